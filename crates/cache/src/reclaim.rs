@@ -141,14 +141,6 @@ impl Log {
         leaving > staying
     }
 
-    /// Whether the core lacks almost all that the log has, so that copying it gives no room. What
-    /// is written back leaves more; what is written through may not, between two flushes.
-    fn is_packed(&self) -> bool {
-        let must = self.dirty_now() + self.map.counts().written;
-        let used = u64::from(self.ring.used()) * self.layout.slots_per_segment();
-        must > used / 8 * 7
-    }
-
     /// Whether all that the core lacks of a segment waits for no more than a flush of the core.
     fn waits_for_flush(&self, segment: SegmentIndex) -> bool {
         let is_waiting = |slot| self.map.state(slot) == State::Dirty;
@@ -237,7 +229,8 @@ impl Engine {
                 }
                 let victim = SegmentIndex((ring.tail().0 + victims) % log.layout.segments());
                 // What has been emptied is freed before the next one is waited for.
-                if victims > 0 && (log.owes_in_order(victim) || log.is_leaving(victim)) {
+                let is_held = || log.is_leaving(victim) || self.awaits_core(victim);
+                if victims > 0 && (log.owes_in_order(victim) || is_held()) {
                     break;
                 }
                 victim
@@ -331,13 +324,21 @@ impl Engine {
         self.cleaning.is_space_wanted.set(false);
     }
 
-    /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: it
-    /// would be copied for nothing. Writes that find no room wait for nothing of the sort, unless
-    /// the log is packed: the core may stand still for long while it flushes.
+    /// Whether most of what a segment holds is on its way to the core, and would be copied for
+    /// nothing. Writes that find no room wait for nothing of the sort: the core may stand still for
+    /// long while it flushes. Unless the log is packed: then copies give no room, not even those of
+    /// what the core is not asked to take at the moment.
+    fn awaits_core(&self, segment: SegmentIndex) -> bool {
+        let log = self.log.borrow();
+        let is_futile = log.is_packed() && !log.is_cheap(segment);
+        let is_leaving = log.is_leaving(segment) || is_futile && self.is_resting();
+        is_leaving && (is_futile || !self.lacks_space())
+    }
+
+    /// Gives the cleaner a moment.
     async fn wait_for_cleaning(self: &Rc<Self>, segment: SegmentIndex) {
         for _ in 0..CLEANING_POLLS_MAX {
-            let is_packed = self.log.borrow().is_packed();
-            if !is_packed && (self.lacks_space() || !self.log.borrow().is_leaving(segment)) {
+            if self.is_stopping.get() || !self.awaits_core(segment) {
                 break;
             }
             if self.cleaning.in_flight() == 0 && self.log.borrow().waits_for_flush(segment) {

@@ -363,18 +363,18 @@ fn a_strip_is_no_longer_than_lets_a_write_fill_a_stripe() {
 /// As measured: at each depth aggressive `alru` cleans random blocks faster than `acp`, and what it
 /// gains falls with the depth. `stripe`, which was not there, gains more where there is a queue.
 #[test]
-fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_no_slower_by_stripe() {
+fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_fastest_by_stripe() {
     let mut of_alru = Vec::new();
-    // At depth 1,200 writes are two seconds, in which a cleaner is lucky or not: alru gains 0.8 or
-    // 2.3 of some hundred writes less or more.
-    for (depth, count) in [(1, 1200), (8, 4800), (16, 4800), (32, 4800)] {
+    // At depth few writes are some seconds, in which a cleaner is lucky or not: alru gains 3.6 of
+    // 4,800 writes at a depth of 8, and 2.3 of 6,400.
+    for (depth, count) in [(1, 1200), (8, 9600), (16, 9600), (32, 9600)] {
         let writes = many_random(|_| Op::Write, depth, count);
         let candidates = ["acp-very-aggressive", "alru-very-aggressive", "stripe"].map(cleaned_by);
         let (none, trials) = trials(&writes, &candidates, &situation(RAID60, MEMORY));
         let gains: Vec<f64> =
             trials.iter().map(|it| it.gain_over(&none, Goal::Throughput).factor).collect();
         assert!(gains[1] > gains[0], "depth {depth}: {gains:?}");
-        assert!(depth == 1 || gains[2] > 0.9 * gains[1], "depth {depth}: {gains:?}");
+        assert!(depth == 1 || gains[2] > gains[1], "depth {depth}: {gains:?}");
         of_alru.push(gains[1]);
     }
     assert!(of_alru.is_sorted_by(|one, next| one > next) && of_alru[0] > 4.0, "{of_alru:?}");

@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Nothing is begun now, whoever wants it.
-    pub(super) fn is_resting(&self) -> bool {
+    pub(crate) fn is_resting(&self) -> bool {
         self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing.get()
     }
 

@@ -93,6 +93,14 @@ impl Log {
         self.has_slack(blocks) && (!self.map.has_pool() || extents >= blocks)
     }
 
+    /// Whether the core lacks almost all that the log has. What is written back leaves more than a
+    /// sixteenth; what is written through may not, between two flushes.
+    pub fn is_packed(&self) -> bool {
+        let must = self.dirty_now() + self.map.counts().written;
+        let used = u64::from(self.ring.used()) * self.layout.slots_per_segment();
+        must > used / 16 * 15
+    }
+
     /// Whether a run may become dirty together with so many blocks of other requests.
     pub fn has_room_beside(&self, blocks: u64, run: BlockRun) -> bool {
         self.has_slack(blocks + run.count) && self.throttle.allows_beside(blocks)
