@@ -18,6 +18,7 @@
 
 mod batches;
 mod core_flush;
+mod draining;
 mod filling;
 mod guide;
 mod readers;
@@ -88,6 +89,7 @@ pub(crate) struct Progress {
     unrecorded: RefCell<core_flush::Unrecorded>,
     /// The newest flush of the core has failed: what is written there is written again.
     pub is_flush_failing: Cell<bool>,
+    draining: Cell<draining::Draining>,
 }
 
 impl Progress {
@@ -116,6 +118,7 @@ impl Progress {
             doubts: Cell::default(),
             unrecorded: RefCell::default(),
             is_flush_failing: Cell::default(),
+            draining: Cell::default(),
         }
     }
 

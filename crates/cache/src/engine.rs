@@ -321,6 +321,7 @@ impl Engine {
         let (now, config) = (self.runtime.now(), self.config.borrow().fallback);
         if self.fallback.borrow_mut().note(now, config) {
             // What only the device has is not to stay there.
+            self.begin_draining();
             self.cleaning_wanted.notify_all();
         }
     }

@@ -167,6 +167,7 @@ impl Slice {
         engine.set_bypass();
         engine.prepare_index();
         engine.prepare_checksums();
+        engine.begin_draining();
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
             engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
@@ -248,6 +249,9 @@ impl Slice {
             self.engine.admission.borrow_mut().set(&config.admission);
         }
         let before = self.engine.config.replace(config);
+        if before.mode != self.mode() {
+            self.engine.begin_draining();
+        }
         if before.cleaning != self.engine.config.borrow().cleaning {
             self.engine.change_cleaning();
         }
@@ -334,6 +338,11 @@ impl Slice {
         self.engine.log.borrow().promised()
     }
 
+    /// Whether a mode without dirty data is set, and there still is some.
+    pub fn is_draining(&self) -> bool {
+        self.engine.is_draining()
+    }
+
     pub fn stats(&self) -> SliceStats {
         let engine = &self.engine;
         let log = engine.log.borrow();
@@ -343,7 +352,6 @@ impl Slice {
         let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let memory = engine.memory();
         let counters = log.totals();
-        let no_dirt_made = !engine.mode().makes_dirt();
         let (now, since) = (engine.runtime.now(), engine.counted_since.get());
         let written = counters.traffic.cache;
         SliceStats {
@@ -370,7 +378,7 @@ impl Slice {
             lost_blocks: log.lost.len() as u64,
             unreadable_blocks: log.unreadable_blocks(),
             replayed_blocks: counts.replayed,
-            is_draining: no_dirt_made && counts.dirty + counts.written > 0,
+            is_draining: self.is_draining(),
             is_failed: engine.is_failed.get(),
             is_in_fallback: engine.fallback.borrow().is_in_force(),
             scrubbing: engine.scrubbing.get(),

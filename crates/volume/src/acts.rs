@@ -14,7 +14,8 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActKind {
-    /// All that is dirty is written to the array: for a flush, or before a cache goes away.
+    /// All that is dirty is written to the array: for a flush, before a cache goes away, or since a
+    /// mode without dirty data is set.
     Cleaning,
     /// All that the cache holds is read.
     Scrubbing,
@@ -58,6 +59,13 @@ impl Begun {
         }
         self.0.set(Some((runtime.now(), total_bytes)));
         Act(Some(self))
+    }
+
+    /// Of what goes on by itself: begins where there is something to do, and ends where there is
+    /// not.
+    fn follow(&self, runtime: &Runtime, left_bytes: u64) {
+        let since = self.0.get().unwrap_or_else(|| (runtime.now(), left_bytes));
+        self.0.set((left_bytes > 0).then_some(since));
     }
 
     /// How far it is, with so much left to do.
@@ -115,9 +123,20 @@ impl Volume {
         self.cached().map_or(0, |cached| cached.scrub_left_bytes())
     }
 
+    /// From now on it is told how far a cache is whose mode makes no dirty data, where it has some.
+    pub(crate) fn follow_draining(&self) -> u64 {
+        let draining = self.caches().filter(|cached| cached.is_draining());
+        let left_bytes = draining.map(|cached| cached.dirty_bytes()).sum();
+        self.draining.follow(&self.runtime, left_bytes);
+        left_bytes
+    }
+
     pub(crate) fn acts(&self) -> Vec<ActStatus> {
         let runtime = &self.runtime;
+        let undrained = self.follow_draining();
+        let draining = || self.draining.status(runtime, ActKind::Cleaning, undrained);
         let cleaning = self.cleaning.status(runtime, ActKind::Cleaning, self.unwritten_bytes());
+        let cleaning = cleaning.or_else(draining);
         let scrubbing = self.scrubbing.status(runtime, ActKind::Scrubbing, self.unread_bytes());
         let cores = self.cores();
         let upkeep = cores.iter().filter_map(|(core, _)| core.upkeep_act(runtime));

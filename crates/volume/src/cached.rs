@@ -144,6 +144,11 @@ impl Cached {
         is_memory(&*self.device)
     }
 
+    /// Whether a mode without dirty data is set, and there still is some.
+    pub fn is_draining(&self) -> bool {
+        self.slices.iter().any(Slice::is_draining)
+    }
+
     /// What the array lacks, or may lack after a power cut.
     pub fn dirty_bytes(&self) -> u64 {
         self.stats().iter().map(|slice| slice.dirty_bytes + slice.written_bytes).sum()

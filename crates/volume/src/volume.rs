@@ -37,6 +37,7 @@ pub struct Volume {
     changing: Busy,
     pub(crate) cleaning: Begun,
     pub(crate) scrubbing: Begun,
+    pub(crate) draining: Begun,
     pub(crate) ownership: Ownership,
     pub(crate) broken: Rc<RefCell<Option<Broken>>>,
     pub(crate) notes: Vec<Note>,
@@ -120,7 +121,7 @@ impl Volume {
         let (kept, cached) = (Rc::default(), Rc::new(RefCell::new(cached.map(Rc::new))));
         let (tier, changing) = (Rc::default(), Busy::default());
         let cores = Rc::new(RefCell::new(Rc::new(cores)));
-        let (cleaning, scrubbing) = (Begun::default(), Begun::default());
+        let [cleaning, scrubbing, draining] = Default::default();
         let volume = Self {
             description,
             kept,
@@ -132,6 +133,7 @@ impl Volume {
             changing,
             cleaning,
             scrubbing,
+            draining,
             ownership,
             broken: Rc::default(),
             notes,
@@ -292,6 +294,7 @@ impl Volume {
             description.array.apply_to(&mirror.core.array);
         }
         self.description.replace(description);
+        self.follow_draining();
         Ok(())
     }
 

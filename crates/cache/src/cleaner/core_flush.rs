@@ -56,7 +56,9 @@ pub(crate) struct Unflushed {
     rows: Vec<Written>,
     /// By flush under way, what that covers. Where one fails, all of it is in doubt.
     covered: BTreeMap<u64, Vec<Written>>,
-    flushes: u64,
+    begun: u64,
+    /// The newest that has succeeded.
+    flushed: u64,
 }
 
 impl Unflushed {
@@ -70,6 +72,16 @@ impl Unflushed {
         (rows * size_of::<Written>()) as u64
     }
 
+    /// Flushes that have begun.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Whatever was written before that flush had begun is flushed.
+    pub fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
     fn note(&mut self, row: Written) {
         if !self.rows.last_mut().is_some_and(|last| last.takes(&row)) {
             self.rows.push(row);
@@ -81,12 +93,13 @@ impl Unflushed {
     }
 
     fn begin_flush(&mut self) -> u64 {
-        self.flushes += 1;
-        self.covered.insert(self.flushes, std::mem::take(&mut self.rows));
-        self.flushes
+        self.begun += 1;
+        self.covered.insert(self.begun, std::mem::take(&mut self.rows));
+        self.begun
     }
 
     fn end_flush(&mut self, flush: u64) -> Vec<Written> {
+        self.flushed = self.flushed.max(flush);
         self.covered.remove(&flush).unwrap_or_default()
     }
 

@@ -106,6 +106,36 @@ fn drain_by(cleaning: CleaningConfig) {
 }
 
 #[test]
+fn what_is_written_through_meanwhile_is_not_drained() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        for index in 0..32 {
+            device.write(index * 65536, block(1)).await.unwrap();
+        }
+        let through = SliceConfig { mode: Mode::WriteThrough, ..slice.config() };
+        slice.set_config(through.clone()).unwrap();
+        assert!(slice.stats().is_draining);
+        let mut waited = 0;
+        while slice.stats().is_draining {
+            device.write(4096, block(2)).await.unwrap();
+            runtime.sleep(Duration::from_millis(1)).await;
+            waited += 1;
+        }
+        assert!((2..2000).contains(&waited), "{waited}");
+        for index in 1..32 {
+            assert_eq!(byte_at(&*bench.core, index * 65536).await.unwrap(), 1);
+        }
+        device.write(4096, block(3)).await.unwrap();
+        assert!(slice.stats().written_bytes > 0 && !slice.stats().is_draining);
+        slice.set_config(SliceConfig { mode: Mode::WriteAround, ..through }).unwrap();
+        slice.set_config(nop()).unwrap();
+        assert!(!slice.stats().is_draining);
+    });
+}
+
+#[test]
 fn unreadable_clean_block_comes_from_the_core_and_a_dirty_one_is_an_error() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;

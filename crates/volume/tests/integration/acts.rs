@@ -111,6 +111,21 @@ fn a_flush_a_detach_and_a_change_of_the_mode_tell_how_far_the_cleaning_is() {
 }
 
 #[test]
+fn a_change_of_the_mode_that_nobody_waits_for_tells_how_far_it_is() {
+    run(1, |runtime, _| async move {
+        let slow = Slow::new(&runtime).await;
+        let change = |volume: Rc<Volume>| async move {
+            volume.set(&["mode=write-through".parse().unwrap()]).unwrap();
+            while volume.status().cache.unwrap().draining {
+                runtime.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        check(&slow.watch(change).await, ActKind::Cleaning, DIRTY * BLOCK);
+    })
+    .expect("no deadlock");
+}
+
+#[test]
 fn a_scrub_tells_how_much_of_the_cache_is_read() {
     run(1, |runtime, _| async move {
         let slow = Slow::new(&runtime).await;

@@ -1,0 +1,57 @@
+//! Whether something is still dirty from before a mode without dirty data was set. What such a mode
+//! writes is dirty for a moment as well, and is none of it.
+
+use crate::engine::Engine;
+
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum Draining {
+    #[default]
+    Done,
+    /// Some of it is dirty.
+    Cleaning,
+    /// The core has all of it, and has not flushed it before so many flushes had begun.
+    Flushing(u64),
+}
+
+impl Engine {
+    /// The mode was set, or the cache opened.
+    pub(crate) fn begin_draining(&self) {
+        let is_wanted = !self.mode().makes_dirt() && self.is_dirty();
+        let draining = if is_wanted { Draining::Cleaning } else { Draining::Done };
+        self.cleaning.draining.set(draining);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        let is_wanted = !self.mode().makes_dirt() && self.is_dirty();
+        let mut draining = self.cleaning.draining.get();
+        if draining == Draining::Cleaning && self.has_cleaned_all() {
+            draining = Draining::Flushing(self.written.borrow().begun());
+        }
+        if let Draining::Flushing(begun) = draining {
+            draining = match (self.has_cleaned_all(), self.written.borrow().flushed() > begun) {
+                (true, true) => Draining::Done,
+                (true, false) => draining,
+                // A flush has failed.
+                (false, _) => Draining::Cleaning,
+            };
+        }
+        let draining = if is_wanted { draining } else { Draining::Done };
+        self.cleaning.draining.set(draining);
+        draining != Draining::Done
+    }
+
+    fn is_dirty(&self) -> bool {
+        let log = self.log.borrow();
+        log.dirty_now() + log.map.counts().written > 0
+    }
+
+    /// Whether nothing waits for the cleaner, or is on its way to the core.
+    fn has_cleaned_all(&self) -> bool {
+        let log = self.log.borrow();
+        let is_chosen = match log.order_stats() {
+            Some(_) => log.dirty_now() == 0,
+            None => log.dirty.is_empty(),
+        };
+        is_chosen && log.replayed.is_empty() && self.cleaning.is_at_rest()
+    }
+}
