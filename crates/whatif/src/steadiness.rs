@@ -87,7 +87,7 @@ fn with_longer_lines_too() {
 #[test]
 fn with_longer_lines_in_small_caches_too() {
     for line in ["8K", "64K"] {
-        hold(TWELVE_DISKS, "64M", line, 0.12);
+        hold(TWELVE_DISKS, "64M", line, 0.1);
         hold(TWELVE_DISKS, "128M", line, 0.1);
     }
 }
