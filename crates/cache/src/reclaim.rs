@@ -229,8 +229,7 @@ impl Engine {
                 }
                 let victim = SegmentIndex((ring.tail().0 + victims) % log.layout.segments());
                 // What has been emptied is freed before the next one is waited for.
-                let is_held = || log.is_leaving(victim) || self.awaits_core(victim);
-                if victims > 0 && (log.owes_in_order(victim) || is_held()) {
+                if victims > 0 && (log.owes_in_order(victim) || self.is_on_its_way(victim)) {
                     break;
                 }
                 victim
@@ -325,14 +324,16 @@ impl Engine {
     }
 
     /// Whether most of what a segment holds is on its way to the core, and would be copied for
-    /// nothing. Writes that find no room wait for nothing of the sort: the core may stand still for
-    /// long while it flushes. Unless the log is packed: then copies give no room, not even those of
-    /// what the core is not asked to take at the moment.
-    fn awaits_core(&self, segment: SegmentIndex) -> bool {
+    /// nothing; in a packed log also what the core is not asked to take at the moment.
+    fn is_on_its_way(&self, segment: SegmentIndex) -> bool {
         let log = self.log.borrow();
-        let is_futile = log.is_packed() && !log.is_cheap(segment);
-        let is_leaving = log.is_leaving(segment) || is_futile && self.is_resting();
-        is_leaving && (is_futile || !self.lacks_space())
+        log.is_leaving(segment) || log.is_futile(segment) && self.is_resting()
+    }
+
+    /// Writes that find no room wait for nothing of the sort, where copies give some: the core may
+    /// stand still for long while it flushes.
+    fn awaits_core(&self, segment: SegmentIndex) -> bool {
+        self.is_on_its_way(segment) && (!self.lacks_space() || self.log.borrow().is_futile(segment))
     }
 
     /// Gives the cleaner a moment.

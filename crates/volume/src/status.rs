@@ -257,7 +257,7 @@ impl Cached {
             device: self.device.name().to_string(),
             uuid: self.superblock.cache,
             settings,
-            draining: self.is_draining(),
+            draining: stats.iter().any(|slice| slice.is_draining),
             failed: stats.iter().any(|slice| slice.is_failed),
             in_fallback: stats.iter().any(|slice| slice.is_in_fallback),
             line_bytes: self.superblock.line_bytes,

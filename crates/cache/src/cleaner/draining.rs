@@ -16,13 +16,11 @@ pub(super) enum Draining {
 impl Engine {
     /// The mode was set, or the cache opened.
     pub(crate) fn begin_draining(&self) {
-        let is_wanted = !self.mode().makes_dirt() && self.is_dirty();
-        let draining = if is_wanted { Draining::Cleaning } else { Draining::Done };
+        let draining = if self.may_drain() { Draining::Cleaning } else { Draining::Done };
         self.cleaning.draining.set(draining);
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        let is_wanted = !self.mode().makes_dirt() && self.is_dirty();
         let mut draining = self.cleaning.draining.get();
         if draining == Draining::Cleaning && self.has_cleaned_all() {
             draining = Draining::Flushing(self.written.borrow().begun());
@@ -35,14 +33,15 @@ impl Engine {
                 (false, _) => Draining::Cleaning,
             };
         }
-        let draining = if is_wanted { draining } else { Draining::Done };
+        let draining = if self.may_drain() { draining } else { Draining::Done };
         self.cleaning.draining.set(draining);
         draining != Draining::Done
     }
 
-    fn is_dirty(&self) -> bool {
+    /// Whether the mode makes no dirty data, and there is some.
+    fn may_drain(&self) -> bool {
         let log = self.log.borrow();
-        log.dirty_now() + log.map.counts().written > 0
+        !self.mode().makes_dirt() && log.dirty_now() + log.map.counts().written > 0
     }
 
     /// Whether nothing waits for the cleaner, or is on its way to the core.

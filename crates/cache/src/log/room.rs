@@ -4,7 +4,7 @@
 
 use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Purpose, Refusal};
 use crate::line_map::LineMap;
-use crate::types::{BlockRun, Position};
+use crate::types::{BlockRun, Position, SegmentIndex};
 use headpond_block::Instant;
 use std::time::Duration;
 
@@ -93,12 +93,13 @@ impl Log {
         self.has_slack(blocks) && (!self.map.has_pool() || extents >= blocks)
     }
 
-    /// Whether the core lacks almost all that the log has. What is written back leaves more than a
-    /// sixteenth; what is written through may not, between two flushes.
-    pub fn is_packed(&self) -> bool {
+    /// Whether to carry a segment on gives no room: the core lacks much of it, and almost all that
+    /// the log has. What is written back leaves more than a sixteenth; what is written through may
+    /// not, between two flushes.
+    pub fn is_futile(&self, segment: SegmentIndex) -> bool {
         let must = self.dirty_now() + self.map.counts().written;
         let used = u64::from(self.ring.used()) * self.layout.slots_per_segment();
-        must > used / 16 * 15
+        must > used / 16 * 15 && !self.is_cheap(segment)
     }
 
     /// Whether a run may become dirty together with so many blocks of other requests.
