@@ -129,7 +129,7 @@ impl Stage<'_> {
         self.note(Step::ScrubArray);
         self.tally.borrow_mut().commands += 1;
         let begun = self.volume.scrub_array(self.core());
-        if self.machine.topology.redundancy() == 0 {
+        if !self.machine.topology.has_copies_or_parity() {
             self.note("nothing to compare");
             return begun.err().map(drop).ok_or_else(|| {
                 Offence::Command("a scrub began where there is nothing to compare".to_owned())

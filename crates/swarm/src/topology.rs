@@ -214,6 +214,11 @@ impl Topology {
         }
     }
 
+    /// Whether a scrub has something to compare, however few copies may have everything.
+    pub fn has_copies_or_parity(&self) -> bool {
+        self.level != Level::Raid0
+    }
+
     /// Whether its array can be given more members.
     pub(crate) fn can_grow(&self) -> bool {
         let is_plain = self.spread.is_none() && self.weights.is_none() && self.journal.is_none();

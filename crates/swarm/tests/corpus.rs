@@ -179,3 +179,10 @@ fn a_seed_tells_one_story() {
 fn a_scrub_that_goes_on_is_not_the_one_that_signs_everything() {
     assert!(headpond_swarm::run_case(1_795_631_281_000_470, &mut |_| {}).is_ok());
 }
+
+/// Copies were added, given up and added in one life, so that only one was sure to have
+/// everything: there was more than that one to compare.
+#[test]
+fn a_scrub_compares_copies_that_may_not_have_everything() {
+    assert!(headpond_swarm::run_case(20_262_321, &mut |_| {}).is_ok());
+}
