@@ -91,7 +91,7 @@ impl Waiting {
     /// Whether the request has another way than to wait for room.
     fn may_expire(&self) -> bool {
         let purpose = self.wanted.purpose;
-        matches!(purpose, Purpose::WriteBack | Purpose::WriteThrough | Purpose::Refused)
+        !matches!(purpose, Purpose::ReadInsert | Purpose::Tombstone { .. })
     }
 }
 
@@ -99,7 +99,8 @@ impl Waiting {
     /// Whether the cleaner may be kept waiting by who waits.
     fn holds_lock(&self) -> bool {
         let purpose = self.wanted.purpose;
-        matches!(purpose, Purpose::WriteBack | Purpose::Refused) && self.wanted.guard.is_some()
+        let may_hold = matches!(purpose, Purpose::WriteBack | Purpose::Refused | Purpose::Part(_));
+        may_hold && self.wanted.guard.is_some()
     }
 }
 
@@ -318,7 +319,7 @@ impl Engine {
             let intake = waiting.wanted.intake();
             let survey = log.survey(intake.run);
             let is_behind = !full.is_empty()
-                && intake.purpose == Purpose::WriteBack
+                && intake.purpose.makes_dirt()
                 && !(waiting.holds_lock() && self.makes_room_in_order());
             match log.admit(&intake, survey) {
                 // Those who wait for room keep their turn.
@@ -328,7 +329,7 @@ impl Engine {
                     if refusal == Refusal::Scattered {
                         self.reclaim_wanted.notify_all();
                     }
-                    if intake.purpose == Purpose::WriteBack && self.never_cleans() {
+                    if intake.purpose.makes_dirt() && self.never_cleans() {
                         refused.extend(verdict_of(refusal).map(|it| (waiting.answer, it)));
                     } else {
                         if !full.contains(&refusal) {

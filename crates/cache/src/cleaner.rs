@@ -227,6 +227,9 @@ impl Engine {
 
     /// Cleans those of these blocks that are dirty now. The caller holds the lock on them.
     pub(crate) async fn clean_locked(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
+        if self.log.borrow().may_have_parts() {
+            Box::pin(self.complete_at_core(blocks)).await?;
+        }
         let most = self.config.borrow().cleaning.in_flight_max.max(1) as usize;
         for batches in self.batches(blocks).chunks(most) {
             let clean = |batch: &Batch| {
@@ -240,6 +243,10 @@ impl Engine {
 
     /// Cleans those of these blocks that are dirty now, for whom reclaim has no other place.
     pub(crate) async fn clean_in_place(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
+        let parts = self.log.borrow().parts_of(blocks);
+        for block in parts {
+            self.complete_locked(block).await?;
+        }
         let most = self.config.borrow().cleaning.in_flight_max.max(1) as usize;
         for batches in self.batches(blocks).chunks(most) {
             let clean = |batch: &Batch| {
@@ -276,6 +283,10 @@ impl Engine {
         let failed_throughs = self.throughs.failures();
         let failed_flushes = self.core_flushes.failures();
         let drain = Drain::begin(self);
+        self.complete_all().await.map_err(|source| {
+            let blocks = self.log.borrow().dirty_now();
+            CleanError::Core { blocks, source }
+        })?;
         let mut chosen = None;
         let (goals, age) = {
             let mut log = self.log.borrow_mut();

@@ -10,7 +10,7 @@ use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
 use crate::format::slice_header::SliceHeader;
 use crate::format::superblock::{
-    COPY_OFFSETS, CORE_BYTES_MAX, Features, KEEPS_CLASSES, SLICES_MAX, SLICES_OFFSET,
+    COPY_OFFSETS, CORE_BYTES_MAX, Features, KEEPS_CLASSES, KEEPS_PARTS, SLICES_MAX, SLICES_OFFSET,
     SUPERBLOCK_BYTES, Superblock,
 };
 use crate::layout::{SliceLayout, is_line_size};
@@ -180,7 +180,7 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
         });
     }
     Ok(Superblock {
-        features: Features { incompat: KEEPS_CLASSES, ..Features::default() },
+        features: Features { incompat: KEEPS_CLASSES | KEEPS_PARTS, ..Features::default() },
         sequence: 0,
         volume: options.volume,
         cache: options.cache,

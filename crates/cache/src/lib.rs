@@ -26,6 +26,7 @@ mod checksum;
 pub mod classes;
 mod cleaner;
 mod cleaning;
+mod completion;
 mod config;
 mod copies;
 mod create;

@@ -16,8 +16,10 @@ mod checksummed;
 mod classes;
 mod cores;
 mod eviction;
+mod fills;
 mod flush_epochs;
 mod mapping;
+mod parts;
 mod reach;
 mod reinsert;
 mod room;
@@ -30,7 +32,10 @@ mod unreadable;
 use checksummed::Checksummed;
 pub use cores::CorePlace;
 pub use eviction::{Eviction, EvictionStats};
+pub use fills::Fill;
 pub use flush_epochs::{FlushEpochs, OrderStats};
+pub(crate) use parts::Part;
+use parts::Parts;
 use reach::Reach;
 pub(crate) use reach::{Content, Cut, plan};
 use reinsert::Carried;
@@ -48,11 +53,12 @@ use crate::layout::SliceLayout;
 use crate::line_map::{LineMap, Marks, State, Version};
 use crate::ring::Ring;
 use crate::stats::{ClassStats, CoreStats, Counters};
-use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence, SlotIndex};
+use crate::types::{
+    BlockRun, CoreBlock, Epoch, Position, Sectors, SegmentIndex, Sequence, SlotIndex,
+};
 use crate::under_way::UnderWay;
 use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -80,6 +86,9 @@ pub enum Purpose {
     /// waits for no room but the log's, and takes from what is kept for reclaim.
     Refused,
     ReadInsert,
+    /// As write-back, of some sectors of one block, over nothing that the core lacks but what was
+    /// there of it in part and is taken in.
+    Part(Sectors),
     /// Ends all versions of the blocks. Unless `over_dirty`, refused where the core lacks one.
     Tombstone {
         over_dirty: bool,
@@ -87,17 +96,15 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Whether only the cache will have it.
-    fn is_dirty_alone(self) -> bool {
+    /// Whether it is answered when only the cache has it, and waits for room for that.
+    pub(crate) fn makes_dirt(self) -> bool {
+        matches!(self, Purpose::WriteBack | Purpose::Part(_))
+    }
+
+    /// Whether a cleaner is to bring it to the core.
+    fn is_for_cleaner(self) -> bool {
         matches!(self, Purpose::WriteBack | Purpose::Refused)
     }
-}
-
-/// A read of the core whose result becomes wrong when its blocks are written meanwhile.
-#[derive(Debug)]
-pub struct Fill {
-    run: BlockRun,
-    spoiled: Cell<bool>,
 }
 
 /// One part of a record to be formed.
@@ -151,6 +158,8 @@ pub struct Identity {
     pub epoch: Epoch,
     /// Whether the device is told of what class blocks are, and which mark lines have.
     pub keeps_classes: bool,
+    /// Whether it may be given parts of blocks.
+    pub keeps_parts: bool,
 }
 
 pub struct Log {
@@ -198,6 +207,7 @@ pub struct Log {
     written_max: u64,
     unclean_extents_max: u64,
     carried: Carried,
+    parts: Parts,
     /// Holds new dirt back while there is little room for it.
     pub throttle: Throttle,
     /// Holds what takes extents back while the pool has few.
@@ -264,6 +274,7 @@ impl Log {
             written_max: usable / 16,
             unclean_extents_max,
             carried: Carried::default(),
+            parts: Parts::default(),
             throttle: Throttle::default(),
             pool_throttle: Throttle::default(),
             has_opened_segment: false,
@@ -347,23 +358,6 @@ impl Log {
         }
     }
 
-    pub fn begin_fill(&mut self, run: BlockRun) -> Rc<Fill> {
-        let fill = Rc::new(Fill { run, spoiled: Cell::new(false) });
-        self.fills.push(Rc::clone(&fill));
-        fill
-    }
-
-    pub fn end_fill(&mut self, fill: &Rc<Fill>) {
-        self.fills.retain(|other| !Rc::ptr_eq(other, fill));
-    }
-
-    /// What is being read from the core for these blocks is not to be inserted.
-    pub fn spoil(&mut self, run: BlockRun) {
-        for fill in self.fills.iter().filter(|fill| fill.run.overlaps(run)) {
-            fill.spoiled.set(true);
-        }
-    }
-
     /// Whether an intake may go into a record, as far as its blocks are concerned.
     ///
     /// # Errors
@@ -373,16 +367,14 @@ impl Log {
             Purpose::ReadInsert => defect!(InsertStaleRead),
             _ => defect!(MergeWithOldBlock),
         };
-        if intake.guard.is_some_and(|guard| guard.spoiled.get()) && !forgives {
+        if intake.guard.is_some_and(|guard| guard.is_spoiled()) && !forgives {
             return Err(Refusal::Spoiled);
         }
         let is_scattered = self.is_too_scattered(intake);
         match intake.purpose {
             Purpose::ReadInsert if is_scattered => Err(Refusal::Spoiled),
-            Purpose::WriteBack | Purpose::WriteThrough | Purpose::Refused if is_scattered => {
-                Err(Refusal::Scattered)
-            }
-            Purpose::WriteBack => {
+            _ if is_scattered => Err(Refusal::Scattered),
+            Purpose::WriteBack | Purpose::Part(_) => {
                 let new = intake.run.count - survey.dirty;
                 let has_room = new <= self.dirty_room() && self.throttle.allows_beside(0);
                 if new == 0 || has_room { Ok(()) } else { Err(Refusal::FullOfDirty) }
@@ -486,6 +478,7 @@ impl Log {
             Purpose::WriteBack | Purpose::Refused => EntryKind::Dirty,
             Purpose::ReadInsert => EntryKind::ReadInsert,
             Purpose::Tombstone { .. } => EntryKind::Tombstone,
+            Purpose::Part(sectors) => EntryKind::Part(sectors),
             // Over a block that the core lacks the new version may be all there is after a cut.
             Purpose::WriteThrough
                 if self.is_any_unsafe_at_core(intake.run)

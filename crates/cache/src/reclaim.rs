@@ -12,26 +12,23 @@
 //!
 //! **Not here**: who is resident (`eviction`).
 
+mod births;
 mod thinning;
 
 pub(crate) use thinning::Thinning;
 
 use crate::engine::{CacheError, Engine, Entombed};
-use crate::format::record::{self, ENTRY_BYTES_MAX};
+use crate::format::record::ENTRY_BYTES_MAX;
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Formed, Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
 use crate::stats::CacheRead;
-use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
-use foldhash::fast::FixedState;
+use crate::types::{CoreBlock, SegmentIndex, SlotIndex};
+use births::Births;
 use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, ByteRange, Cause, DeviceError, Request, defect,
 };
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// The records in which blocks were first written.
-type Births = HashMap<SlotIndex, Sequence, FixedState>;
 
 /// Most segments between two pairs of flushes.
 const SEGMENTS_PER_ROUND: u32 = 4;
@@ -396,6 +393,10 @@ impl Engine {
         data: &Buffer,
         births: &Births,
     ) -> Reinsertion {
+        let (slot, birth) = (version.slot, births.get(&version.slot).copied());
+        if let Some(data) = self.log.borrow().data_of_part(version) {
+            return Reinsertion { slot, birth, data };
+        }
         let (place, offset) = {
             let layout = &self.log.borrow().layout;
             let position = layout.position_of(version.slot, version.unit);
@@ -407,7 +408,7 @@ impl Engine {
             true => Buffer::payload_free(BLOCK_BYTES as usize),
             false => data.slice(start..start + BLOCK_BYTES as usize),
         };
-        let (slot, mut data) = (version.slot, Buffers::from(block));
+        let mut data = Buffers::from(block);
         if !self.trusts_cache() && self.check(place.start(), version, &data).is_err() {
             // Perhaps only the way from the device was bad.
             let again = Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize));
@@ -419,7 +420,7 @@ impl Engine {
                 data = again;
             }
         }
-        Reinsertion { slot, birth: births.get(&slot).copied(), data }
+        Reinsertion { slot, birth, data }
     }
 
     /// Writes copies to the head of the log; `false`, and nothing has happened, where the map has
@@ -515,29 +516,6 @@ impl Engine {
         }
     }
 
-    /// The births of the blocks in a segment, as its descriptors tell. A block whose descriptor
-    /// cannot be read is reborn: it has no version on its way, so that is no lie.
-    fn births(&self, segment: SegmentIndex, data: &Buffer) -> Births {
-        let log = self.log.borrow();
-        let (first, start) = (log.ring.first_record(segment), log.layout.segment_start(segment));
-        // SAFETY: a closed segment is not written to until it has been freed, which only our caller
-        // does.
-        let bytes = unsafe { data.as_slice() };
-        let mut births = Births::default();
-        let mut position = start;
-        while position.0 < start.0 + log.layout.units_per_segment() {
-            let offset = ((position.0 - start.0) * log.layout.unit_bytes()) as usize;
-            let Some(bytes) = bytes.get(offset..) else { break };
-            let found = log.decode(bytes, position);
-            let Some(found) = found.filter(|found| found.header.sequence >= first) else {
-                position = Position(position.0 + 1);
-                continue;
-            };
-            position = log.note_births(&found, position, &mut births);
-        }
-        births
-    }
-
     /// Puts a tail behind the oldest segments into the log, stable.
     async fn announce(self: &Rc<Self>, victims: u32) -> Result<(), DeviceError> {
         {
@@ -568,31 +546,5 @@ impl Engine {
         if !graves.is_empty() {
             self.entomb(&graves, false).await;
         }
-    }
-}
-
-impl Log {
-    fn decode(&self, bytes: &[u8], position: Position) -> Option<record::Record> {
-        let (cache, slice) = (self.identity().cache, self.identity().slice);
-        record::decode(bytes, cache, slice, position).ok()
-    }
-
-    /// Notes the births of a record's blocks; answers where the next record starts.
-    fn note_births(
-        &self,
-        found: &record::Record,
-        position: Position,
-        births: &mut Births,
-    ) -> Position {
-        let units = self.layout.units_for(found.descriptor_bytes as u64);
-        let mut at = position.0 + units;
-        for entry in found.entries.iter().filter(|entry| entry.kind.carries_data()) {
-            for _ in 0..entry.count {
-                let slot = self.layout.slot_at(Position(at)).0;
-                births.insert(slot, entry.birth.unwrap_or(found.header.sequence));
-                at += self.layout.units_per_block();
-            }
-        }
-        Position(at)
     }
 }

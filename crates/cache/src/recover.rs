@@ -63,6 +63,7 @@ pub(crate) struct Source<'a> {
     pub slice: u16,
     pub core_blocks: u64,
     pub keeps_classes: bool,
+    pub keeps_parts: bool,
     pub checkpoint_every_bytes: u64,
     pub watch: Watch<'a>,
 }

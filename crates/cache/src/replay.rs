@@ -17,7 +17,7 @@
 use crate::eviction::ClassKey;
 use crate::format::checkpoint::CheckpointKind;
 use crate::format::record::{Entry, EntryKind, Predecessor, Record};
-use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sectors, Sequence};
 use foldhash::fast::FixedState;
 use headpond_block::defect;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -78,13 +78,15 @@ struct Suspect {
     is_known_loss: bool,
 }
 
-/// A block that comes back dirty.
+/// A block, or a part of one, that comes back dirty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
     pub block: CoreBlock,
     pub position: Position,
     pub checksum: u32,
     pub class: ClassKey,
+    /// What of it came back, where that is not all.
+    pub sectors: Option<Sectors>,
 }
 
 /// What replay decided.
@@ -197,7 +199,7 @@ impl Replay {
                 let checksum = record.checksums[index];
                 if is_whole[index] {
                     self.offer(block, Candidate { position, checksum, ..without });
-                } else if entry.kind == EntryKind::Dirty {
+                } else if entry.kind.is_dirty() {
                     let Candidate { birth, sequence, .. } = without;
                     let is_known_loss = false;
                     self.suspects.push(Suspect { block, birth, sequence, is_known_loss });
@@ -308,7 +310,7 @@ impl Replay {
     fn mourn_entry(&mut self, sequence: Sequence, entry: &Entry, reinserted: bool) {
         let run = BlockRun { first: entry.first, count: u64::from(entry.count) };
         for block in run.blocks() {
-            if entry.kind == EntryKind::Dirty {
+            if entry.kind.is_dirty() {
                 // A copy is as old as its original, which may still be there to stand in for it.
                 let birth = if reinserted { Sequence(0) } else { sequence };
                 self.suspects.push(Suspect { block, birth, sequence, is_known_loss: true });
@@ -369,7 +371,7 @@ impl Replayed {
                 self.lost.insert(block);
                 false
             }
-            CheckpointKind::Dirty | CheckpointKind::DirtyReplayed => {
+            CheckpointKind::Dirty | CheckpointKind::DirtyReplayed | CheckpointKind::Part(_) => {
                 let stands_in = first >= self.tail;
                 if stands_in && self.replaceable.remove(&block) {
                     self.lost.remove(&block);
@@ -381,10 +383,12 @@ impl Replayed {
 }
 
 fn keep(block: CoreBlock, candidate: &Candidate, result: &mut Replayed) {
+    let Candidate { position, checksum, class, .. } = *candidate;
+    let live = LiveBlock { block, position, checksum, class, sectors: None };
     match candidate.kind {
-        EntryKind::Dirty => {
-            let Candidate { position, checksum, class, .. } = *candidate;
-            result.live.push(LiveBlock { block, position, checksum, class });
+        EntryKind::Dirty => result.live.push(live),
+        EntryKind::Part(sectors) => {
+            result.live.push(LiveBlock { sectors: Some(sectors), ..live });
         }
         EntryKind::WrittenThrough => {
             result.parity_suspects.push(BlockRun { first: block, count: 1 });

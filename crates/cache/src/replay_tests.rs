@@ -230,6 +230,70 @@ fn written_through_data_counts_only_for_parity() {
     assert_eq!(replayed.parity_suspects, [BlockRun { first: CoreBlock(1), count: 1 }]);
 }
 
+fn part(bits: u8) -> EntryKind {
+    EntryKind::Part(Sectors::new(bits).unwrap())
+}
+
+/// Of each live block, what of it came back: all where it is none.
+fn sectors(replayed: &Replayed) -> BTreeMap<u64, u8> {
+    let bits = |live: &LiveBlock| live.sectors.map_or(0, Sectors::bits);
+    replayed.live.iter().map(|live| (live.block.0, bits(live))).collect()
+}
+
+#[test]
+fn a_part_comes_back_until_something_newer_does() {
+    let mut log = Log::default();
+    log.append(&[(1, part(1)), (2, part(1)), (3, part(1)), (4, part(1)), (5, part(1))]);
+    let newer = log.append(&[
+        (2, EntryKind::Dirty),
+        (3, EntryKind::Tombstone),
+        (4, EntryKind::WrittenThrough),
+        (5, part(3)),
+    ]);
+    assert_eq!(sectors(&log.replay(&[], &[])), BTreeMap::from([(1, 1), (2, 0), (5, 3)]));
+    // Torn, and not promised: the parts came before. What the core has as well ends them.
+    let torn = log.replay(&[], &[newer]);
+    assert_eq!(sectors(&torn), BTreeMap::from([(1, 1), (2, 1), (5, 1)]));
+    assert!(torn.lost.is_empty());
+}
+
+#[test]
+fn a_promised_part_that_is_damaged_or_missing_is_lost() {
+    let mut log = Log::default();
+    log.append(&[(1, part(1))]);
+    let newer = log.append(&[(1, part(3)), (2, part(4))]);
+    log.append(&[(3, EntryKind::Dirty)]);
+    log.flush_mark = 11;
+    log.append(&[]);
+    for replayed in [log.replay(&[], &[newer]), log.replay(&[newer], &[])] {
+        assert_eq!((live(&replayed), lost(&replayed)), (BTreeMap::from([(3, 12)]), vec![1, 2]));
+    }
+}
+
+#[test]
+fn a_copy_of_a_part_is_as_old_as_the_part() {
+    let mut log = Log::default();
+    log.append(&[(1, part(1))]);
+    log.append(&[(1, EntryKind::Dirty)]);
+    log.append_entries(vec![Entry { birth: Some(Sequence(10)), ..entry(1, part(1)) }]);
+    let replayed = log.replay(&[], &[]);
+    assert_eq!(
+        (live(&replayed), sectors(&replayed)),
+        (BTreeMap::from([(1, 11)]), BTreeMap::from([(1, 0)]))
+    );
+}
+
+#[test]
+fn a_part_in_a_checkpoint_counts_until_a_record_says_otherwise() {
+    let mut log = Log::default();
+    log.append(&[(1, EntryKind::Dirty)]);
+    let torn = log.append(&[(2, EntryKind::Dirty)]);
+    let mut replayed = log.replay(&[], &[torn]);
+    let kind = CheckpointKind::Part(Sectors::new(6).unwrap());
+    let kept = [1, 2, 3].map(|block| replayed.keeps(CoreBlock(block), kind, Sequence(1)));
+    assert_eq!(kept, [false, true, true]);
+}
+
 proptest! {
     /// Any order of records, any set of unpromised holes: what is promised is there, and each block
     /// is its newest readable version.

@@ -151,6 +151,7 @@ impl Slice {
             cleaned: RefCell::default(),
             thinning: crate::reclaim::Thinning::default(),
             is_seal_due: Cell::new(false),
+            is_completion_due: Cell::new(false),
             is_log_flushing: Cell::new(false),
             is_voiding: Cell::new(false),
             log_flushed: Notify::new(),
@@ -160,6 +161,7 @@ impl Slice {
             checkpoint_wanted: Notify::new(),
             cleaning_wanted: Notify::new(),
         });
+        engine.read_parts().await;
         Ok((Self::start(engine), recovery))
     }
 
@@ -168,6 +170,7 @@ impl Slice {
         engine.prepare_index();
         engine.prepare_checksums();
         engine.begin_draining();
+        engine.complete_soon();
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
             engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
@@ -187,7 +190,8 @@ impl Slice {
     /// Names the blocks that the core is still to be given, in no order: all of the map is looked
     /// through.
     pub fn each_dirty(&self, mut visit: impl FnMut(ByteRange)) {
-        self.engine.log.borrow().dirty().for_each(|block| visit(block.range(1)));
+        let log = self.engine.log.borrow();
+        log.dirty().chain(log.part_blocks()).for_each(|block| visit(block.range(1)));
     }
 
     /// Says which cores lie below, in order of address, so that they are counted one by one.
@@ -548,6 +552,7 @@ fn source_of<'a>(
         slice: index,
         core_blocks: foundation.core.size_bytes() / BLOCK_BYTES,
         keeps_classes: superblock.keeps_classes(),
+        keeps_parts: superblock.keeps_parts(),
         checkpoint_every_bytes: config.checkpoint_every_on(cache),
         watch: Watch::new(watch),
     })

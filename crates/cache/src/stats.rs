@@ -278,6 +278,10 @@ pub struct Counters {
     pub readmitted_blocks: u64,
     /// Not evicted, but dropped where what the core lacks left no room for them.
     pub dropped_resident_blocks: u64,
+    /// Writes of parts of blocks that were answered without the rest, and blocks that were
+    /// completed since.
+    pub parts_written: u64,
+    pub parts_completed: u64,
     /// Ended while they were clean, for their extents.
     pub thinned_blocks: u64,
     pub inserted_blocks: u64,
@@ -351,6 +355,8 @@ pub struct MemoryStats {
     /// Blocks at the core, which has not flushed them yet, those that reclaim copied on their way
     /// there, and scattered ones that are about to be ended: lists that grow with them.
     pub written_list: u64,
+    /// What was written in part, until it is whole.
+    pub parts: u64,
     /// Counters of promotion.
     pub hit_counts: u64,
     /// How long requests took.
@@ -367,9 +373,9 @@ impl MemoryStats {
     pub fn total(&self) -> u64 {
         let Self { map, dirty_index, segments, checksums, extent_pool, .. } = *self;
         let Self { written_list, hit_counts, latencies, eviction_queues, .. } = *self;
-        let Self { ghosts, classes, .. } = *self;
+        let Self { ghosts, classes, parts, .. } = *self;
         let fixed = map + dirty_index + segments + checksums + extent_pool + latencies;
-        fixed + written_list + hit_counts + eviction_queues + ghosts + classes
+        fixed + written_list + parts + hit_counts + eviction_queues + ghosts + classes
     }
 }
 

@@ -1,6 +1,7 @@
 //! Numbers that must not be mixed up.
 
-use headpond_block::{BLOCK_BYTES, ByteRange};
+use headpond_block::{BLOCK_BYTES, ByteRange, SECTOR_BYTES};
+use std::num::NonZeroU8;
 
 /// Number of a 4 KiB block on the core device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +54,44 @@ impl Sequence {
 impl CoreBlock {
     pub fn range(self, count: u64) -> ByteRange {
         ByteRange::at(self.0 * BLOCK_BYTES, count * BLOCK_BYTES)
+    }
+}
+
+/// Which sectors of a block, a bit for each: some of them, and not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sectors(NonZeroU8);
+
+const _: () = assert!(BLOCK_BYTES / SECTOR_BYTES == u8::BITS as u64);
+
+impl Sectors {
+    /// `None` for none and for all.
+    pub const fn new(bits: u8) -> Option<Self> {
+        match NonZeroU8::new(bits) {
+            Some(some) if bits != u8::MAX => Some(Self(some)),
+            _ => None,
+        }
+    }
+
+    /// Those that a range within one block is made of, as bits; none where it is not made of
+    /// whole ones.
+    pub fn bits_of(range: ByteRange) -> u8 {
+        if !range.is_aligned(SECTOR_BYTES) {
+            return 0;
+        }
+        let first = range.start() % BLOCK_BYTES / SECTOR_BYTES;
+        let count = range.len() / SECTOR_BYTES;
+        (((1 << count) - 1) << first) as u8
+    }
+
+    pub fn bits(self) -> u8 {
+        self.0.get()
+    }
+
+    /// Where each of them lies in a block.
+    pub fn places(self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let bytes = SECTOR_BYTES as usize;
+        let is_in = move |sector: &usize| self.bits() >> sector & 1 != 0;
+        (0..u8::BITS as usize).filter(is_in).map(move |at| at * bytes..(at + 1) * bytes)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::machine::Face;
 use headpond_block::BLOCK_BYTES;
-use headpond_cache::format::record::{self, EntryKind, Record};
+use headpond_cache::format::record::{self, Record};
 use headpond_cache::format::slice_header::{HEADER_BYTES, SliceHeader};
 use headpond_cache::format::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, Superblock};
 use headpond_cache::{CoreBlock, Position, Sequence, SliceLayout};
@@ -111,7 +111,7 @@ fn promised(face: &Face<'_>, layout: &SliceLayout, header: &SliceHeader) -> Vec<
         let mut data = address + descriptor;
         for entry in &record.entries {
             for block in (entry.first.0..entry.first.0 + u64::from(entry.count)).map(CoreBlock) {
-                let place = (entry.kind == EntryKind::Dirty).then_some([*address, data]);
+                let place = (entry.kind.is_dirty()).then_some([*address, data]);
                 data += if entry.kind.carries_data() { BLOCK_BYTES } else { 0 };
                 let version = (entry.birth.unwrap_or(sequence), sequence, place);
                 let best = newest.entry(block).or_insert(version);

@@ -51,6 +51,7 @@ impl Engine {
             Some(_) => log.dirty_now() == 0,
             None => log.dirty.is_empty(),
         };
-        is_chosen && log.replayed.is_empty() && self.cleaning.is_at_rest()
+        let is_whole = log.part_blocks().is_empty();
+        is_chosen && is_whole && log.replayed.is_empty() && self.cleaning.is_at_rest()
     }
 }

@@ -331,6 +331,9 @@ fn follow(log: &mut Log, version: &Version) -> Option<Version> {
         return None;
     }
     let now = log.map.published(version.block).filter(|now| now.state == State::Dirty)?;
+    if log.part_of(&now).is_some() {
+        return None;
+    }
     if now.waits_for_cleaner() {
         log.choose(&now);
     }

@@ -10,7 +10,7 @@
 use super::FormatError;
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::eviction::{ClassKey, Heat};
-use crate::types::{CoreBlock, Position, Sequence};
+use crate::types::{CoreBlock, Position, Sectors, Sequence};
 
 /// Bytes of a run without its checksums.
 pub const RUN_BYTES: usize = 12;
@@ -46,7 +46,12 @@ pub enum CheckpointKind {
     DirtyReplayed,
     /// Promised data that is damaged.
     Lost,
+    /// Sectors of one block that the core does not have; of the others the core has the truth.
+    Part(Sectors),
 }
+
+/// The kind whose count is 1, and has the sectors in its place.
+const PART: u64 = 5;
 
 /// Blocks in a row, of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +85,15 @@ impl CheckpointRun {
             CheckpointKind::Dirty => 2,
             CheckpointKind::DirtyReplayed => 3,
             CheckpointKind::Lost => 4,
+            CheckpointKind::Part(_) => PART,
+        };
+        let count = match self.kind {
+            CheckpointKind::Part(sectors) if self.count == 1 => u64::from(sectors.bits()),
+            CheckpointKind::Part(_) => panic!("parts of one block"),
+            _ => u64::from(self.count - 1),
         };
         let mut head = [0; RUN_BYTES];
-        let count = u64::from(self.count - 1) << COUNT_SHIFT;
+        let count = count << COUNT_SHIFT;
         let heat = u64::from(self.heat.bits()) << HEAT_SHIFT;
         let class = u64::from(self.class.0) << CLASS_SHIFT;
         put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | heat | count | class);
@@ -94,15 +105,21 @@ impl CheckpointRun {
     fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
         let word = get_u64(bytes, 0);
+        let count = (word >> COUNT_SHIFT & ((1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1)) as u32;
+        let sectors = || u8::try_from(count).ok().and_then(Sectors::new);
         let kind = match word >> BLOCK_BITS & KIND_MASK {
             1 => CheckpointKind::Clean,
             2 => CheckpointKind::Dirty,
             3 => CheckpointKind::DirtyReplayed,
             4 => CheckpointKind::Lost,
+            PART => {
+                let sectors = sectors().ok_or_else(|| malformed("no part of a block"))?;
+                CheckpointKind::Part(sectors)
+            }
             _ => return Err(malformed("unknown kind of block")),
         };
         let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
-        let count = (word >> COUNT_SHIFT & ((1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1)) as u32 + 1;
+        let count = if matches!(kind, CheckpointKind::Part(_)) { 1 } else { count + 1 };
         let class = ClassKey((word >> CLASS_SHIFT) as u8);
         let heat = Heat::from_bits((word >> HEAT_SHIFT) as u8);
         if !class.is_possible() || !heat.is_resident() && heat != Heat::NONE {
@@ -180,6 +197,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const PARTS: CheckpointKind = CheckpointKind::Part(Sectors::new(0x81).unwrap());
+
     fn run(first: u64, count: u32, kind: CheckpointKind) -> CheckpointRun {
         let (first, position) = (CoreBlock(first), Position(77));
         let (class, heat) = (ClassKey((first.0 % 34) as u8), Heat::MAIN.warmer());
@@ -205,14 +224,15 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded_however_it_is_cut(
-            counts in prop::collection::vec((1..=RUN_BLOCKS_MAX, 0u8..4), 0..6), piece in 1usize..9000,
+            counts in prop::collection::vec((1..=RUN_BLOCKS_MAX, 0u8..5), 0..6), piece in 1usize..9000,
         ) {
             let kinds = [CheckpointKind::Clean, CheckpointKind::Dirty,
-                CheckpointKind::DirtyReplayed, CheckpointKind::Lost];
+                CheckpointKind::DirtyReplayed, CheckpointKind::Lost, PARTS];
             let segments = vec![Sequence(3), Sequence(9)];
             let mut bytes = encode_table(&segments);
             let mut written = Vec::new();
             for (index, &(count, kind)) in counts.iter().enumerate() {
+                let count = if kind == 4 { 1 } else { count };
                 let run = run((1 << 40) - 1 - index as u64, count, kinds[usize::from(kind)]);
                 let checksums: Vec<u32> = (0..run.checksums() as u32).map(|it| it * 7).collect();
                 run.encode(&checksums, &mut bytes);
@@ -220,6 +240,17 @@ mod tests {
             }
             prop_assert_eq!(decode(&bytes, 2, piece).unwrap(), (segments, written));
             prop_assert!(decode(&bytes[..bytes.len() - 1], 2, piece).is_err());
+        }
+    }
+
+    #[test]
+    fn a_part_of_nothing_or_of_all_is_refused() {
+        let mut bytes = Vec::new();
+        run(5, 1, PARTS).encode(&[7], &mut bytes);
+        assert!(decode(&bytes, 0, 4096).is_ok());
+        for bits in [0, 0xff] {
+            bytes[6] = bits;
+            assert!(decode(&bytes, 0, 4096).is_err());
         }
     }
 

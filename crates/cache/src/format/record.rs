@@ -7,7 +7,7 @@ use super::FormatError;
 use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
 use crate::checksum::crc32c;
 use crate::eviction::{ClassKey, KEYS};
-use crate::types::{CoreBlock, Epoch, Position, Sequence};
+use crate::types::{CoreBlock, Epoch, Position, Sectors, Sequence};
 use uuid::Uuid;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HPRECORD");
@@ -25,6 +25,8 @@ const HAS_BIRTH: u64 = 1 << 47;
 const COUNT_SHIFT: u32 = 48;
 /// Of what carries data, whose counts leave these bits free.
 const CLASS_SHIFT: u32 = 58;
+/// The kind whose count is 1, and has the sectors in its place.
+const PART: u64 = 7;
 
 const _: () = assert!(
     HEADER_BYTES + 2 * ENTRY_BYTES_MAX + 4 * DATA_BLOCKS_MAX <= DESCRIPTOR_BYTES_MAX,
@@ -47,16 +49,28 @@ pub enum EntryKind {
     ReadInsert,
     /// The older versions count no more; the core has the truth.
     Tombstone,
+    /// Of one block, at their places in it, sectors that the core does not have; of the others the
+    /// core has the truth.
+    Part(Sectors),
 }
 
 impl EntryKind {
     pub fn carries_data(self) -> bool {
-        matches!(self, Self::Dirty | Self::WrittenThrough | Self::ReadInsert)
+        !matches!(self, Self::Tombstone)
+    }
+
+    /// Whether nothing but the log has what it carries.
+    pub fn is_dirty(self) -> bool {
+        matches!(self, Self::Dirty | Self::Part(_))
     }
 
     /// Of one entry.
     fn blocks_max(self) -> u32 {
-        if self.carries_data() { DATA_BLOCKS_MAX as u32 } else { 1 << 16 }
+        match self {
+            Self::Part(_) => 1,
+            Self::Tombstone => 1 << 16,
+            Self::Dirty | Self::WrittenThrough | Self::ReadInsert => DATA_BLOCKS_MAX as u32,
+        }
     }
 
     fn code(self) -> u64 {
@@ -65,6 +79,7 @@ impl EntryKind {
             Self::WrittenThrough => 2,
             Self::ReadInsert => 3,
             Self::Tombstone => 4,
+            Self::Part(_) => PART,
         }
     }
 
@@ -102,19 +117,26 @@ impl Entry {
         assert!(self.first.0 < 1 << BLOCK_BITS, "core address beyond the format");
         assert!((1..=self.kind.blocks_max()).contains(&self.count));
         let birth = if self.birth.is_some() { HAS_BIRTH } else { 0 };
-        let (kind, count) =
-            (self.kind.code() << BLOCK_BITS, u64::from(self.count - 1) << COUNT_SHIFT);
+        let count = match self.kind {
+            EntryKind::Part(sectors) => u64::from(sectors.bits()),
+            _ => u64::from(self.count - 1),
+        };
+        let (kind, count) = (self.kind.code() << BLOCK_BITS, count << COUNT_SHIFT);
         let class = if self.kind.carries_data() { self.class } else { ClassKey::UNKNOWN };
         self.first.0 | kind | birth | count | u64::from(class.0) << CLASS_SHIFT
     }
 
     /// The entry and whether its birth is written elsewhere.
     fn unpack(word: u64) -> Option<(Entry, bool)> {
-        let kind = EntryKind::from_code(word >> BLOCK_BITS & 0x7f)?;
         let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
         let (mut count, mut class) = ((word >> COUNT_SHIFT) as u32, ClassKey::UNKNOWN);
+        let count_of_data = count & ((1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1);
+        let kind = match word >> BLOCK_BITS & 0x7f {
+            PART => EntryKind::Part(Sectors::new(u8::try_from(count_of_data).ok()?)?),
+            code => EntryKind::from_code(code)?,
+        };
         if kind.carries_data() {
-            count &= (1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1;
+            count = if matches!(kind, EntryKind::Part(_)) { 0 } else { count_of_data };
             class = ClassKey((word >> CLASS_SHIFT) as u8);
         }
         let entry = Entry { first, count: count + 1, kind, birth: None, class };
@@ -431,6 +453,33 @@ mod tests {
         }
         assert_eq!(draft.entries.len(), 2);
         assert_eq!(draft.entries[0].count, 3);
+    }
+
+    #[test]
+    fn parts_say_which_sectors_and_share_no_entry() {
+        let part = |bits| EntryKind::Part(Sectors::new(bits).unwrap());
+        let (mut draft, mut bytes) = (Draft::default(), [0; 4096]);
+        for (block, bits) in [(5, 1), (6, 1), (7, 0x80), (8, 0xfe)] {
+            assert!(draft.push(CoreBlock(block), part(bits), None, ClassKey(3)));
+            draft.checksums.push(1);
+        }
+        draft.encode(&header(8), &mut bytes);
+        let record = decode_here(&bytes).unwrap();
+        assert_eq!(record.entries, draft.entries);
+        assert_eq!(record.entries.len(), 4);
+        draft.advance();
+        draft.encode(&header(9), &mut bytes);
+        let predecessor = decode_here(&bytes).unwrap().predecessor.unwrap();
+        assert_eq!(predecessor.entries, record.entries);
+    }
+
+    #[test]
+    fn a_part_of_nothing_or_of_all_is_refused() {
+        let word = |bits: u64| 5 | PART << BLOCK_BITS | bits << COUNT_SHIFT;
+        assert!(Entry::unpack(word(1)).is_some() && Entry::unpack(word(254)).is_some());
+        for bits in [0, 255, 256, 1023] {
+            assert!(Entry::unpack(word(bits)).is_none(), "{bits}");
+        }
     }
 
     #[test]

@@ -24,7 +24,10 @@ const TABLE_AT: usize = 256;
 /// Incompat: entries of records and runs of checkpoints say of which class their blocks are, and
 /// runs which mark their lines have. Every cache that is made has it; of others neither is kept.
 pub const KEEPS_CLASSES: u64 = 1;
-const KNOWN_INCOMPAT: u64 = KEEPS_CLASSES;
+/// Incompat: records and checkpoints may have parts of blocks. Every cache that is made has it; in
+/// others a write of part of a block reads the rest first.
+pub const KEEPS_PARTS: u64 = 2;
+const KNOWN_INCOMPAT: u64 = KEEPS_CLASSES | KEEPS_PARTS;
 
 /// Feature flags; unknown ones are ignored, forbid writing, or forbid use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -110,6 +113,11 @@ impl Superblock {
     /// Whether classes and marks are kept over a stop.
     pub fn keeps_classes(&self) -> bool {
         self.features.incompat & KEEPS_CLASSES != 0
+    }
+
+    /// Whether the log may have parts of blocks.
+    pub fn keeps_parts(&self) -> bool {
+        self.features.incompat & KEEPS_PARTS != 0
     }
 
     /// How a slice is cut; `None` where there is no such slice.

@@ -78,7 +78,8 @@ impl Log {
     pub fn order_stats(&self) -> Option<OrderStats> {
         let epochs = self.epochs.as_ref()?;
         Some(OrderStats {
-            is_consistent: epochs.mixed_until.is_none() || !self.lacks_core_any(),
+            is_consistent: self.part_blocks().is_empty()
+                && (epochs.mixed_until.is_none() || !self.lacks_core_any()),
             epochs_waiting: epochs.ends.len() as u64,
             kept_blocks: epochs.kept.len() as u64,
         })
@@ -142,7 +143,8 @@ impl Log {
                 continue;
             }
             let old = self.map.published(new.block);
-            let Some(old) = old.filter(Version::is_unsafe_at_core) else { continue };
+            let old = old.filter(|old| old.is_unsafe_at_core() && self.part_of(old).is_none());
+            let Some(old) = old else { continue };
             let from = self.age_of(old.slot);
             let epochs = self.epochs.as_mut().expect("looked at");
             if epochs.is_end_between(from, to) {

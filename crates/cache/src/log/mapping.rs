@@ -4,7 +4,6 @@ use super::{Intake, Log, Purpose};
 use crate::line_map::{Insertion, Marks, State, Version};
 use crate::types::{BlockRun, CoreBlock, Position, SlotIndex};
 use headpond_block::{BLOCK_BYTES, Buffers};
-use std::rc::Rc;
 
 impl Log {
     pub(super) fn map_intake(&mut self, intake: &Intake, data: Position, index: &mut u64) {
@@ -12,10 +11,10 @@ impl Log {
         let run = intake.run;
         let target = match intake.purpose {
             Purpose::Tombstone { .. } => return self.end_mappings(run),
-            Purpose::WriteBack | Purpose::WriteThrough | Purpose::Refused => State::Dirty,
             Purpose::ReadInsert => State::Clean,
+            _ => State::Dirty,
         };
-        if intake.purpose.is_dirty_alone() {
+        if intake.purpose.is_for_cleaner() {
             self.note_open();
         }
         self.count_logged(intake.class, run);
@@ -23,6 +22,7 @@ impl Log {
         let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
         let first = *index as usize;
         *index += run.count;
+        self.note_part(intake, slot);
         if self.map.has_classes() {
             return self.map_with_class(intake, target, (slot, unit, first));
         }
@@ -49,7 +49,7 @@ impl Log {
         target: State,
         (slot, unit, first): (SlotIndex, u8, usize),
     ) {
-        let (run, is_indexed) = (intake.run, intake.purpose.is_dirty_alone());
+        let (run, is_indexed) = (intake.run, intake.purpose.is_for_cleaner());
         if is_indexed {
             self.count_new_dirt(run);
         }
@@ -75,7 +75,7 @@ impl Log {
         (slot, unit, first): (SlotIndex, u8, usize),
     ) {
         let has_bare = intake.buffers.is_payload_free();
-        let is_indexed = intake.purpose.is_dirty_alone();
+        let is_indexed = intake.purpose.is_for_cleaner();
         for (place, block) in intake.run.blocks().enumerate() {
             let mut marks = origin(intake) | self.inherited_marks(block, is_indexed);
             if has_bare && block_of(intake.buffers, place).is_payload_free() {
@@ -84,17 +84,6 @@ impl Log {
             let (slot, state) = (SlotIndex(slot.0 + place as u32), State::Pending);
             let checksum = self.draft.checksums[first + place];
             self.map.insert(Version { slot, block, state, target, unit, marks }, checksum);
-        }
-    }
-
-    fn spoil_others(&mut self, intake: &Intake) {
-        if self.fills.is_empty() || intake.purpose == Purpose::ReadInsert {
-            return;
-        }
-        for fill in self.fills.iter().filter(|fill| fill.run.overlaps(intake.run)) {
-            if intake.guard.is_none_or(|own| !Rc::ptr_eq(own, fill)) {
-                fill.spoiled.set(true);
-            }
         }
     }
 

@@ -124,8 +124,11 @@ impl Log {
             };
             while !left.is_empty() {
                 let done = (all.len() - left.len()) as u64;
-                let (class, count) = self.alike(version.slot.0 + done as u32, left.len());
+                let slot = SlotIndex(version.slot.0 + done as u32);
                 let first = CoreBlock(version.block.0 + done);
+                let (kind, most) =
+                    self.split_at_parts(&Version { slot, block: first, ..version }, kind, left);
+                let (class, count) = self.alike(slot.0, most);
                 let position = Position(position.0 + done * each);
                 let (checksums, rest) = left.split_at(count);
                 let count = count as u32;
@@ -135,6 +138,21 @@ impl Log {
             }
         });
         runs.end();
+    }
+
+    /// Of which kind a version is, and how many of those from there on may be: parts stand alone.
+    fn split_at_parts(
+        &self,
+        version: &Version,
+        kind: CheckpointKind,
+        left: &[u32],
+    ) -> (CheckpointKind, usize) {
+        let may_be_part = version.state == State::Dirty && !version.marks.contains(Marks::INDEXED);
+        match self.part_of(version) {
+            Some(part) => (CheckpointKind::Part(part.sectors), 1),
+            None if may_be_part && self.may_have_parts() => (kind, 1),
+            None => (kind, left.len()),
+        }
     }
 
     /// Of which class the block at a place is, as the device is told, and how many of so many from
@@ -217,7 +235,8 @@ impl<V: FnMut(&CheckpointRun, &[u32])> Runs<V> {
 
 fn goes_on(open: &CheckpointRun, run: &CheckpointRun, each: u64) -> bool {
     let before = u64::from(open.count);
-    (open.kind, open.class, open.heat) == (run.kind, run.class, run.heat)
+    !matches!(run.kind, CheckpointKind::Part(_))
+        && (open.kind, open.class, open.heat) == (run.kind, run.class, run.heat)
         && open.count + run.count <= RUN_BLOCKS_MAX
         && open.first.0 + before == run.first.0
         && open.position.0 + before * each == run.position.0

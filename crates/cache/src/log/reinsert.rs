@@ -87,7 +87,7 @@ impl Log {
             let kind = match version.state {
                 State::Clean => EntryKind::ReadInsert,
                 _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
-                _ => EntryKind::Dirty,
+                _ => self.kind_of_dirty(&version),
             };
             let birth = copy.birth.or(Some(self.next()));
             let class = self.kept_class_at(copy.slot);
@@ -114,9 +114,11 @@ impl Log {
         let old = self.map.version(copy.slot);
         let (slot, unit) = self.layout.slot_at(position);
         self.note_carried(&old, slot);
+        self.carry_part(&old, slot);
         self.count_versions([old].iter(), |part| &mut part.cache_written);
         let mut marks = match old.state {
-            State::Dirty => self.inherited_marks(old.block, true),
+            // Parts are for no cleaner.
+            State::Dirty if self.part_of(&old).is_none() => self.inherited_marks(old.block, true),
             _ => Marks::NONE,
         };
         for lasting in [Marks::PAYLOAD_FREE, Marks::GIVEN] {

@@ -7,7 +7,7 @@ use crate::engine::{CacheError, Engine, Pin};
 use crate::fill::FillGuard;
 use crate::layout::SliceLayout;
 use crate::line_map::{State, Version};
-use crate::log::id_of;
+use crate::log::{Part, id_of};
 use crate::stats::{BypassReason, CacheRead, CoreRead, Way};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
@@ -82,6 +82,8 @@ pub(crate) struct WrongChecksum {
 struct Plan {
     pieces: Vec<Piece>,
     missing: Missing,
+    /// What the log has of those that are missing, as it was before the core was asked.
+    parts: Vec<(CoreBlock, Part)>,
 }
 
 impl Engine {
@@ -115,6 +117,9 @@ impl Engine {
         let room = (!is_whole).then(|| Buffers::from(room_for(run, request)));
         let target = room.as_ref().unwrap_or(&request.buffers);
         self.ahead.until_arrived(run).await;
+        if self.read_from_part(request) {
+            return Ok(Way::ReadHit);
+        }
         let refusal = self.refuses(request);
         let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
         let (hits, missing) = match self.read_blocks(request, run, target).await {
@@ -222,13 +227,17 @@ impl Engine {
         target: &Buffers,
         nearest: Nearest,
     ) -> Result<(u64, Missing), DeviceError> {
-        let Plan { pieces, missing } = self.plan_read(run, id_of(request), nearest)?;
+        let Plan { pieces, missing, parts } = self.plan_read(run, id_of(request), nearest)?;
         if let Some(span) = missing.span() {
             // What is known of the request, the core may be a cache that wants to know.
             let read = Request::read(span.range().start(), part_of(target, run, span))
                 .with_flags(request.flags & RequestFlags::STREAMING)
                 .with_hints(request.hints);
             self.read_core(CoreRead::Request, id_of(request), read).await?;
+            for (block, part) in &parts {
+                let only = BlockRun { first: *block, count: 1 };
+                self.lay_over(part, only, &part_of(target, run, only))?;
+            }
         }
         if !pieces.is_empty() {
             let bytes = pieces.iter().map(|piece| piece.range.len()).sum();
@@ -245,7 +254,7 @@ impl Engine {
         Ok((run.count - missing.count(), missing))
     }
 
-    pub(super) fn read_core(
+    pub(crate) fn read_core(
         &self,
         purpose: CoreRead,
         class: ClassId,
@@ -285,9 +294,13 @@ impl Engine {
         let mut log = self.log.borrow_mut();
         log.loss_in(run, &*self.cache)?;
         let (mut rows, mut missing) = (Vec::<Vec<Version>>::new(), Missing::default());
-        let layout = &log.layout;
+        let (layout, mut parts) = (&log.layout, Vec::new());
         log.map.each_published(run, |block, version| {
-            match version.filter(|version| serves_clean || version.state != State::Clean) {
+            let part = version.and_then(|version| log.part_of(&version));
+            parts.extend(part.map(|part| (block, part.clone())));
+            let is_whole = part.is_none();
+            let serves = |it: &Version| is_whole && (serves_clean || it.state != State::Clean);
+            match version.filter(serves) {
                 None => missing.push(block),
                 Some(version) => match rows.last_mut() {
                     Some(row) if continues(layout, row, &version) => row.push(version),
@@ -298,7 +311,7 @@ impl Engine {
         log.refer_to_each(rows.iter().flatten(), class);
         drop(log);
         let pieces = rows.into_iter().map(|versions| self.piece_of(run, versions)).collect();
-        Ok(Plan { pieces, missing })
+        Ok(Plan { pieces, missing, parts })
     }
 
     fn piece_of(self: &Rc<Self>, run: BlockRun, versions: Vec<Version>) -> Piece {

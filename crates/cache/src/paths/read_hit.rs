@@ -106,7 +106,7 @@ impl Engine {
     /// The version that answers a read of one block, or of a part of it.
     #[inline]
     fn find_hit(&self, log: &Log, run: BlockRun) -> Option<Found> {
-        if run.count != 1 || log.is_lost_in(run) {
+        if run.count != 1 || log.is_lost_in(run) || log.has_part_in(run) {
             return None;
         }
         let found = log.map.found(run.first)?;
@@ -121,7 +121,8 @@ impl Engine {
             return self.find_hit(log, run);
         }
         let first = log.map.found(run.first)?;
-        if log.is_lost_in(run) || first.is_payload_free() || self.mode() == Mode::PassThrough {
+        let is_answer = !first.is_payload_free() && self.mode() != Mode::PassThrough;
+        if !is_answer || log.is_lost_in(run) || log.has_part_in(run) {
             return None;
         }
         let mut is_row = true;

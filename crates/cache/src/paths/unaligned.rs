@@ -1,11 +1,12 @@
-//! Part of a block: the rest is read, and the whole block is written.
+//! Part of a block: it is written alone, and the rest is left to completion; or the rest is read,
+//! and the whole block is written.
 
 use crate::append::{Verdict, Wanted};
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::{Purpose, id_of};
 use crate::paths::write_back::Bypassed;
-use crate::types::BlockRun;
+use crate::types::{BlockRun, Sectors};
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Outcome, Request};
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,13 +26,16 @@ impl Engine {
             self.wait_for_room_in_order(run).await;
             let lock = self.core_writes.lock(run).await;
             let fill = FillGuard::begin(self, run);
-            let whole = self.merged_block(&request).await?;
-            let (purpose, is_promise) = (Purpose::WriteBack, request.is_fua());
-            let (guard, class) = (Some(fill.fill()), id_of(&request));
-            let wanted = Wanted { run, purpose, buffers: whole.into(), is_promise, guard, class };
+            let (purpose, block) = match self.as_part(&request) {
+                Some(part) => part,
+                None => (Purpose::WriteBack, self.merged_block(&request).await?),
+            };
+            let (guard, is_promise) = (Some(fill.fill()), request.is_fua());
+            let (buffers, class) = (block.into(), id_of(&request));
+            let wanted = Wanted { run, purpose, buffers, is_promise, guard, class };
             match self.append(wanted).await {
                 Verdict::Written => {
-                    self.note_dirty();
+                    self.note_written_part(purpose);
                     return Ok(());
                 }
                 Verdict::Spoiled => {}
@@ -46,6 +50,66 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// What goes into the log where nobody needs the rest of the block: the sectors of a request,
+    /// and those of the same block that the log has already. `None` where it has the whole block,
+    /// or may not have part of it.
+    fn as_part(&self, request: &Request) -> Option<(Purpose, Buffer)> {
+        let run = BlockRun::touching(request.range);
+        let given = Sectors::bits_of(request.range);
+        if given == 0 || self.keeps_order() {
+            return None;
+        }
+        let is_bare = request.buffers.is_payload_free();
+        let is_alike = |data: &Buffers| data.is_payload_free() == is_bare;
+        let mut log = self.log.borrow_mut();
+        let older = match log.map.newest(run.first) {
+            Some(version) => {
+                let part = log.part_of(&version);
+                Some(part.filter(|part| part.data.as_ref().is_some_and(is_alike))?)
+            }
+            None if log.is_lost_in(run) || !log.has_room_for_part() => return None,
+            None => None,
+        };
+        let block = match is_bare {
+            true => Buffer::payload_free(BLOCK_BYTES as usize),
+            false => Buffer::zeroed(BLOCK_BYTES as usize),
+        };
+        let bits = older.map_or(0, |part| {
+            part.lay_over(&Buffers::from(&block));
+            part.sectors.bits()
+        });
+        put_in_place(request, &block);
+        let purpose = Sectors::new(bits | given).map_or(Purpose::WriteBack, Purpose::Part);
+        Some((purpose, block))
+    }
+
+    fn note_written_part(self: &Rc<Self>, purpose: Purpose) {
+        if matches!(purpose, Purpose::Part(_)) {
+            self.log.borrow_mut().counters.parts_written += 1;
+            self.complete_soon();
+        } else {
+            self.note_dirty();
+        }
+    }
+
+    /// A read of sectors that the log has of a block in part; `false`, and nothing has happened,
+    /// for every other one.
+    pub(super) fn read_from_part(&self, request: &Request) -> bool {
+        let run = BlockRun::touching(request.range);
+        let mut log = self.log.borrow_mut();
+        if !log.may_have_parts() || run.count != 1 {
+            return false;
+        }
+        let Some((_, part)) = log.part_at(run.first) else { return false };
+        let Some(data) = part.data.as_ref().filter(|_| part.covers(request.range)) else {
+            return false;
+        };
+        let start = (request.range.start() % BLOCK_BYTES) as usize;
+        request.buffers.copy_from_buffers(&data.slice(start..start + request.range.len() as usize));
+        log.count_read(request, 1, 1);
+        true
     }
 
     /// Where room is made in the order of the flushes only, whoever holds a lock must not wait for
@@ -83,9 +147,14 @@ impl Engine {
             self.settle().await;
         }
         self.read_blocks(request, run, &Buffers::from(&whole)).await?;
-        let start = (request.range.start() - run.range().start()) as usize;
-        let part = whole.slice(start..start + request.range.len() as usize);
-        Buffers::from(part).copy_from_buffers(&request.buffers);
+        put_in_place(request, &whole);
         Ok(whole)
     }
+}
+
+/// Puts what a request writes where it belongs in its block.
+fn put_in_place(request: &Request, block: &Buffer) {
+    let start = (request.range.start() % BLOCK_BYTES) as usize;
+    let part = block.slice(start..start + request.range.len() as usize);
+    Buffers::from(part).copy_from_buffers(&request.buffers);
 }

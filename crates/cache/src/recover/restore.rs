@@ -19,7 +19,7 @@ use crate::line_map::{Insertion, Marks, Scattering, State};
 use crate::log::{Identity, Log};
 use crate::replay::{LiveBlock, Replayed};
 use crate::ring::Ring;
-use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sectors, Sequence};
 use std::collections::BTreeSet;
 
 /// What goes into the log beside, or in the place of, what the checkpoint says.
@@ -54,8 +54,17 @@ struct Weave<'a> {
     scattering: Scattering,
 }
 
+/// What is known of blocks beside where they lie.
+struct Known {
+    class: ClassKey,
+    /// That of their line.
+    heat: Heat,
+    /// What of a block there is, where that is not all.
+    sectors: Option<Sectors>,
+}
+
 /// Takes blocks of one line that lie in a row.
-type Place<'a> = dyn FnMut(&Insertion, ClassKey, Heat) + 'a;
+type Place<'a> = dyn FnMut(&Insertion, &Known) + 'a;
 
 impl Weave<'_> {
     fn add_run(
@@ -73,8 +82,8 @@ impl Weave<'_> {
         while let Some((live, rest)) = self.lives.split_first()
             && live.position < end
         {
-            let LiveBlock { block, position, checksum, class } = *live;
-            let kind = CheckpointKind::DirtyReplayed;
+            let LiveBlock { block, position, checksum, class, sectors } = *live;
+            let kind = sectors.map_or(CheckpointKind::DirtyReplayed, CheckpointKind::Part);
             let heat = Heat::NONE;
             let run = CheckpointRun { first: block, count: 1, kind, position, class, heat };
             self.put(&run, &[checksum], place)?;
@@ -105,12 +114,19 @@ impl Weave<'_> {
         let (target, marks) = match run.kind {
             CheckpointKind::Clean => (State::Clean, Marks::NONE),
             CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
+            // The cleaner never had it: it is completed first, and owes no parity.
+            CheckpointKind::Part(_) => (State::Dirty, Marks::NONE),
             _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
         };
         let (class, heat) = match self.source.keeps_classes {
             true => (run.class, run.heat),
             false => (ClassKey::UNKNOWN, Heat::NONE),
         };
+        let sectors = match run.kind {
+            CheckpointKind::Part(sectors) => Some(sectors),
+            _ => None,
+        };
+        let known = Known { class, heat, sectors };
         let mut done = 0;
         while done < run.count {
             let first = CoreBlock(run.first.0 + u64::from(done));
@@ -121,7 +137,7 @@ impl Weave<'_> {
             let run = BlockRun { first, count };
             self.scattering.add(slot, unit, run);
             let checksums = &checksums[done as usize..][..count as usize];
-            place(&Insertion { run, slot, unit, target, marks, checksums }, class, heat);
+            place(&Insertion { run, slot, unit, target, marks, checksums }, &known);
             done += count as u32;
         }
         Ok(())
@@ -136,7 +152,7 @@ impl Source<'_> {
         old: &SliceHeader,
         contents: &mut Contents,
     ) -> Result<Vec<Sequence>, OpenError> {
-        let (table, extents) = self.pass(old, contents, &mut |_, _, _| {}).await?;
+        let (table, extents) = self.pass(old, contents, &mut |_, _| {}).await?;
         contents.scattered = extents;
         Ok(table)
     }
@@ -150,11 +166,11 @@ impl Source<'_> {
     ) -> Result<Log, OpenError> {
         let mut room = Scattering::new(self.layout.line_blocks());
         let most = contents.scattered;
-        self.pass(old, &mut contents, &mut |insertion, class, heat| {
+        self.pass(old, &mut contents, &mut |insertion, known| {
             room.add(insertion.slot, insertion.unit, insertion.run);
             // A device that answers otherwise than before is found out by the checksum.
             if room.extents() <= most {
-                log.restore(insertion, class, heat);
+                log.restore(insertion, known);
             }
         })
         .await?;
@@ -173,6 +189,7 @@ impl Source<'_> {
             slice: self.slice,
             epoch,
             keeps_classes: self.keeps_classes,
+            keeps_parts: self.keeps_parts,
         };
         let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
         Log::new(identity, layout, ring, next, tail, core_blocks, contents.scattered)
@@ -219,7 +236,11 @@ impl Source<'_> {
         let has_place = run.kind != CheckpointKind::Lost;
         // The cleaner may have been about to write it, and nothing else notes its parity. Who was
         // resident at the stop before this life says nothing of who was when it was cut.
-        let (kind, heat) = (CheckpointKind::DirtyReplayed, Heat::NONE);
+        let heat = Heat::NONE;
+        let kind = match run.kind {
+            part @ CheckpointKind::Part(_) => part,
+            _ => CheckpointKind::DirtyReplayed,
+        };
         let first = |position| match self.layout.contains(position) {
             true => table[self.layout.segment_of(position).0 as usize],
             false => Sequence(0),
@@ -278,14 +299,17 @@ impl Source<'_> {
 impl Log {
     /// Maps blocks of one line that another life left, of the class that they had, and with the
     /// mark that their line had.
-    fn restore(&mut self, insertion: &Insertion, class: ClassKey, heat: Heat) {
+    fn restore(&mut self, insertion: &Insertion, known: &Known) {
         self.map.restore(insertion);
         let Insertion { slot, run, .. } = *insertion;
-        if class != ClassKey::UNKNOWN {
-            self.map.remember_class(slot, run.count as u32, class);
+        if known.class != ClassKey::UNKNOWN {
+            self.map.remember_class(slot, run.count as u32, known.class);
         }
-        if heat.is_resident() {
-            self.remember_resident(slot, heat);
+        if known.heat.is_resident() {
+            self.remember_resident(slot, known.heat);
+        }
+        if let Some(sectors) = known.sectors {
+            return self.restore_part(run.first, slot, sectors);
         }
         if insertion.marks.contains(Marks::REPLAYED) {
             self.replayed.push_run(insertion.run);

@@ -42,6 +42,8 @@ pub struct CacheTraffic {
 pub struct CoreTraffic {
     pub read_for_requests: u64,
     pub read_ahead: u64,
+    /// The rest of blocks that were written in part.
+    pub read_to_complete: u64,
     pub written_by_requests: u64,
     pub written_by_cleaning: u64,
     pub discarded: u64,
@@ -84,7 +86,7 @@ impl CacheTraffic {
 
 impl CoreTraffic {
     pub fn read(&self) -> u64 {
-        self.read_for_requests + self.read_ahead
+        self.read_for_requests + self.read_ahead + self.read_to_complete
     }
 
     pub fn written(&self) -> u64 {
@@ -107,6 +109,7 @@ impl AddAssign for Traffic {
         cache.discarded += other.cache.discarded;
         core.read_for_requests += other.core.read_for_requests;
         core.read_ahead += other.core.read_ahead;
+        core.read_to_complete += other.core.read_to_complete;
         core.written_by_requests += other.core.written_by_requests;
         core.written_by_cleaning += other.core.written_by_cleaning;
         core.discarded += other.core.discarded;
@@ -128,6 +131,8 @@ pub(crate) enum CacheRead {
 pub(crate) enum CoreRead {
     Request,
     Ahead,
+    /// The rest of a block.
+    Rest,
 }
 
 impl Counters {
@@ -148,6 +153,7 @@ impl Counters {
         match purpose {
             CoreRead::Request => core.read_for_requests += bytes,
             CoreRead::Ahead => core.read_ahead += bytes,
+            CoreRead::Rest => core.read_to_complete += bytes,
         }
     }
 

@@ -29,13 +29,19 @@ fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
 
 fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) -> u64 {
     let machine = || Machine::new(config.clone(), unit_bytes, seed);
-    sweep_on(machine, workload, seed, step)
+    sweep_on(machine, workload, seed, step)[0]
 }
 
 /// Cuts the workload at every `step`-th device operation, recovers, judges, works on and cuts
-/// again. Answers how many checkpoints the lives took that were not cut.
-fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step: usize) -> u64 {
-    let (mut cuts, mut checkpoints) = (0, 0);
+/// again. Answers how many checkpoints the lives took that were not cut, and how many blocks they
+/// completed.
+fn sweep_on(
+    machine: impl Fn() -> Machine,
+    workload: &Workload,
+    seed: u64,
+    step: usize,
+) -> [u64; 2] {
+    let (mut cuts, mut checkpoints, mut completed) = (0, 0, 0);
     for at in (0..).step_by(step) {
         let machine = machine();
         machine.create(seed);
@@ -47,6 +53,7 @@ fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step:
                 work.verdict.unwrap_or_else(|verdict| panic!("cut {at} seed {seed}: {verdict}"));
                 assert_eq!(work.tally.failed_reads + work.tally.failed_others, 0);
                 checkpoints += work.stats.counters.checkpoints;
+                completed += work.stats.counters.parts_completed;
             } else {
                 cuts += 1;
             }
@@ -61,7 +68,7 @@ fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step:
         }
     }
     assert!(cuts > 20, "the sweep cut only {cuts} times");
-    checkpoints
+    [checkpoints, completed]
 }
 
 #[test]
@@ -72,6 +79,48 @@ fn write_back_keeps_its_promises_at_every_cut() {
 #[test]
 fn write_back_with_cleaner_keeps_its_promises_at_every_cut() {
     sweep(config(Mode::WriteBack, CleaningPolicy::Stripe), 512, &SHORT, 2, 5);
+}
+
+/// So that parts of blocks are completed while others are on their way.
+const SLOW: OperationTime =
+    OperationTime { shortest: Duration::from_millis(5), longest: Duration::from_millis(40) };
+
+/// Hardly anything but parts of blocks, of which the log has more than one by the time that they
+/// are completed, checkpoints in between, and a core that is slower than that.
+#[test]
+fn parts_of_blocks_keep_their_promises_at_every_cut() {
+    let sectors = Workload { sector_percent: 85, blocks: 200, blocks_max: 2, depth: 8, ..SHORT };
+    for (policy, unit_bytes, line_bytes, every, seed) in [
+        (CleaningPolicy::Nop, 512, 4096, 0, 41),
+        (CleaningPolicy::Stripe, 512, 64 << 10, 1, 42),
+        (CleaningPolicy::Alru, 4096, 4096, 1, 43),
+    ] {
+        let config =
+            SliceConfig { checkpoint_every_bytes: every, ..config(Mode::WriteBack, policy) };
+        let machine = || Machine {
+            cache_time: SLOW,
+            ..Machine::new(config.clone(), unit_bytes, seed).with_lines(line_bytes)
+        };
+        let sectors = Workload { requests: 90, read_percent: 15, ..sectors };
+        let [_, completed] = sweep_on(machine, &sectors, seed, 7);
+        assert!(completed > 100, "{completed}");
+    }
+}
+
+/// The cache is full, small, and has little but parts, which reclaim carries on.
+#[test]
+fn parts_of_blocks_keep_their_promises_under_pressure() {
+    let sectors = Workload { sector_percent: 60, ..PRESSURE };
+    for (seed, every, line_bytes) in [(51, 0, 4096), (52, 1, 64 << 10)] {
+        let config = SliceConfig {
+            checkpoint_every_bytes: every,
+            ..config(Mode::WriteBack, CleaningPolicy::Stripe)
+        };
+        let machine = Machine::new(config, 512, seed).with_lines(line_bytes);
+        let machine = Machine { cache_time: SLOW, ..machine };
+        let [.., completed] = lives_under_pressure(machine, &sectors, seed);
+        assert!(completed > 100, "{completed}");
+    }
 }
 
 #[test]
@@ -192,14 +241,15 @@ const PRESSURE: Workload = Workload {
 };
 
 fn under_pressure_on(machine: Machine, seed: u64) -> u64 {
-    let [checkpoints, _] = lives_under_pressure(machine, &PRESSURE, seed);
+    let [checkpoints, ..] = lives_under_pressure(machine, &PRESSURE, seed);
     checkpoints
 }
 
-/// Checkpoints that were taken, and blocks that were ended for their extents.
-fn lives_under_pressure(machine: Machine, workload: &Workload, seed: u64) -> [u64; 2] {
+/// Checkpoints that were taken, and blocks that were ended for their extents, and completed.
+fn lives_under_pressure(machine: Machine, workload: &Workload, seed: u64) -> [u64; 3] {
     machine.create(seed);
     let (mut reclaimed, mut cuts, mut checkpoints, mut thinned) = (0, 0, 0, 0);
+    let mut completed = 0;
     for life in 0..12 {
         machine.power.cut_after(700 + (seed + life) * 977 % 4000);
         match machine.work(seed * 100 + life, workload, life % 5 == 4) {
@@ -208,6 +258,7 @@ fn lives_under_pressure(machine: Machine, workload: &Workload, seed: u64) -> [u6
                 reclaimed += work.stats.counters.segments_reclaimed;
                 checkpoints += work.stats.counters.checkpoints;
                 thinned += work.stats.counters.thinned_blocks;
+                completed += work.stats.counters.parts_completed;
             }
             Ended::Cut => cuts += 1,
         }
@@ -218,8 +269,9 @@ fn lives_under_pressure(machine: Machine, workload: &Workload, seed: u64) -> [u6
     reclaimed += work.stats.counters.segments_reclaimed;
     checkpoints += work.stats.counters.checkpoints;
     thinned += work.stats.counters.thinned_blocks;
+    completed += work.stats.counters.parts_completed;
     assert!(cuts > 5 && reclaimed > 10, "{cuts} cuts, {reclaimed} segments");
-    [checkpoints, thinned]
+    [checkpoints, thinned, completed]
 }
 
 #[test]
@@ -255,7 +307,7 @@ fn blocks_that_were_ended_for_their_extents_do_not_come_back() {
     for (seed, line_bytes) in [(41, 64 << 10), (42, 1 << 20), (43, 32 << 10)] {
         let config = config(Mode::WriteBack, CleaningPolicy::Stripe);
         let machine = Machine::new(config, 4096, seed).with_lines(line_bytes);
-        let [_, thinned] = lives_under_pressure(machine, &scattered, seed);
+        let [_, thinned, _] = lives_under_pressure(machine, &scattered, seed);
         assert!(thinned > 300, "{thinned}");
     }
 }

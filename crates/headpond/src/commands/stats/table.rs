@@ -201,7 +201,7 @@ fn readahead_line(readahead: &Value) -> String {
 }
 
 /// The parts of a slice's memory, of which its total is the sum.
-const MEMORY_PARTS: [(&str, &str); 11] = [
+const MEMORY_PARTS: [(&str, &str); 12] = [
     ("map", "the map"),
     ("checksums", "checksums"),
     ("eviction_queues", "queues of eviction"),
@@ -211,6 +211,7 @@ const MEMORY_PARTS: [(&str, &str); 11] = [
     ("hit_counts", "hit counts"),
     ("segments", "segments"),
     ("written_list", "what the array has not flushed yet"),
+    ("parts", "what was written in part, until it is whole"),
     ("classes", "classes"),
     ("latencies", "latencies"),
 ];

@@ -1,0 +1,229 @@
+//! Blocks of which the log has some sectors, and the core the truth of the others.
+//!
+//! In the map such a part is a dirty version that the cleaner's index does not name. Here is what
+//! tells it from a whole block. A row counts as long as the map has that version in that place: who
+//! supersedes or ends a version does not look here.
+//!
+//! **Invariants**
+//! - Nothing whole lies below a part: it is put over nothing, over what is clean, or over the part
+//!   that came before, which it takes in.
+//! - A row is there before its version is published.
+//!
+//! **Not here**: reading the rest (`completion`).
+
+use super::{Intake, Log, Purpose};
+use crate::format::record::EntryKind;
+use crate::line_map::{Marks, State, Version};
+use crate::types::{BlockRun, CoreBlock, Sectors, Sequence, SlotIndex};
+use foldhash::fast::FixedState;
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange};
+use std::collections::HashMap;
+
+/// A table has room for so many.
+const PARTS_MAX: u64 = 256;
+/// And for one of so many blocks that may be dirty: the cleaner can do nothing about them.
+const DIRTY_PER_PART: u64 = 16;
+/// Of longer runs the table is looked through instead.
+const BLOCKS_ONE_BY_ONE: u64 = 16;
+
+/// By place in the log.
+#[derive(Default)]
+pub(super) struct Parts(HashMap<SlotIndex, Row, FixedState>);
+
+struct Row {
+    block: CoreBlock,
+    /// First record of the segment, which tells what came to the place later.
+    first: Sequence,
+    part: Part,
+}
+
+impl Row {
+    /// Whether it is of what lies at its place now, in a segment that began with record `first`.
+    fn is_of(&self, version: &Version, first: Sequence) -> bool {
+        version.target == State::Dirty
+            && !version.marks.contains(Marks::INDEXED)
+            && (version.block, first) == (self.block, self.first)
+    }
+}
+
+/// Some sectors of a block.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub sectors: Sectors,
+    /// One block with the sectors in their places; `None` where the cache device has not given it
+    /// since the log was opened.
+    pub data: Option<Buffers>,
+}
+
+impl Part {
+    /// Puts the sectors where they belong in a whole block; `false`, and nothing has happened,
+    /// where they could not be read.
+    pub fn lay_over(&self, block: &Buffers) -> bool {
+        let Some(data) = &self.data else { return false };
+        for place in self.sectors.places() {
+            block.slice(place.clone()).copy_from_buffers(&data.slice(place));
+        }
+        true
+    }
+
+    /// Whether it has all of a range within its block.
+    pub fn covers(&self, range: ByteRange) -> bool {
+        let bits = Sectors::bits_of(range);
+        bits != 0 && self.sectors.bits() & bits == bits
+    }
+}
+
+impl Log {
+    /// Whether there may be parts of blocks.
+    #[inline]
+    pub(crate) fn may_have_parts(&self) -> bool {
+        !self.parts.0.is_empty()
+    }
+
+    /// What a version is a part of a block of; `None` where it is whole.
+    #[inline]
+    pub(crate) fn part_of(&self, version: &Version) -> Option<&Part> {
+        if !self.may_have_parts() {
+            return None;
+        }
+        self.look_up(version)
+    }
+
+    #[cold]
+    fn look_up(&self, version: &Version) -> Option<&Part> {
+        let row = self.parts.0.get(&version.slot)?;
+        row.is_of(version, self.first_at(version.slot)).then_some(&row.part)
+    }
+
+    /// Whether a version that readers get of a run is a part.
+    #[inline]
+    pub(crate) fn has_part_in(&self, run: BlockRun) -> bool {
+        self.may_have_parts() && self.finds_part_in(run)
+    }
+
+    #[cold]
+    fn finds_part_in(&self, run: BlockRun) -> bool {
+        match run.count <= BLOCKS_ONE_BY_ONE {
+            true => run.blocks().any(|block| self.is_part(block)),
+            false => !self.parts_in(run).is_empty(),
+        }
+    }
+
+    /// The blocks of a run of which readers get a part, ascending.
+    fn parts_in(&self, run: BlockRun) -> Vec<CoreBlock> {
+        let mut blocks = self.part_blocks();
+        blocks.retain(|block| run.contains(*block));
+        blocks
+    }
+
+    /// All blocks of which readers get a part, ascending.
+    pub(crate) fn part_blocks(&self) -> Vec<CoreBlock> {
+        let rows = self.parts.0.values().map(|row| row.block);
+        let mut blocks: Vec<CoreBlock> = rows.filter(|block| self.is_part(*block)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// Those of some blocks of which readers get a part.
+    pub(crate) fn parts_of(&self, blocks: &[CoreBlock]) -> Vec<CoreBlock> {
+        if !self.may_have_parts() {
+            return Vec::new();
+        }
+        blocks.iter().copied().filter(|block| self.is_part(*block)).collect()
+    }
+
+    /// Whether there are parts that only lack what the core has.
+    pub(crate) fn has_parts_to_complete(&self) -> bool {
+        let mut blocks = self.part_blocks().into_iter();
+        blocks.any(|block| self.part_at(block).is_some_and(|(_, part)| part.data.is_some()))
+    }
+
+    /// Whether readers get a part of a block.
+    fn is_part(&self, block: CoreBlock) -> bool {
+        let version = self.map.published(block);
+        version.is_some_and(|version| self.part_of(&version).is_some())
+    }
+
+    /// The part that readers get of a block, and its version.
+    pub(crate) fn part_at(&self, block: CoreBlock) -> Option<(Version, Part)> {
+        let version = self.map.published(block).filter(|_| self.may_have_parts())?;
+        Some((version, self.part_of(&version)?.clone()))
+    }
+
+    /// Whether one more block may be there in part; forgets the rows that count no more.
+    pub(crate) fn has_room_for_part(&mut self) -> bool {
+        let most = PARTS_MAX.min(self.dirty_max / DIRTY_PER_PART);
+        if (self.parts.0.len() as u64) < most {
+            return self.identity.keeps_parts;
+        }
+        self.forget_ended_parts();
+        self.identity.keeps_parts && (self.parts.0.len() as u64) < most
+    }
+
+    /// Forgets the rows that count no more.
+    pub(crate) fn forget_ended_parts(&mut self) {
+        let mut parts = std::mem::take(&mut self.parts.0);
+        parts.retain(|slot, row| row.is_of(&self.map.version(*slot), self.first_at(*slot)));
+        self.parts.0 = parts;
+    }
+
+    /// Memory of the sectors and their rows.
+    pub(crate) fn parts_bytes(&self) -> u64 {
+        let data = self.parts.0.values().filter(|row| row.part.data.is_some()).count() as u64;
+        (self.parts.0.capacity() * size_of::<(SlotIndex, Row)>()) as u64 + data * BLOCK_BYTES
+    }
+
+    /// What the log knows of a part that an intake puts at a place.
+    pub(super) fn note_part(&mut self, intake: &Intake, slot: SlotIndex) {
+        let Purpose::Part(sectors) = intake.purpose else { return };
+        assert_eq!(intake.run.count, 1, "part of one block");
+        let part = Part { sectors, data: Some(intake.buffers.clone()) };
+        self.put_part(intake.run.first, slot, part);
+    }
+
+    fn put_part(&mut self, block: CoreBlock, slot: SlotIndex, part: Part) {
+        if self.parts.0.len() as u64 >= 2 * PARTS_MAX {
+            self.forget_ended_parts();
+        }
+        let first = self.first_at(slot);
+        self.parts.0.insert(slot, Row { block, first, part });
+    }
+
+    /// A copy of a version lies at a place as well.
+    pub(super) fn carry_part(&mut self, version: &Version, to: SlotIndex) {
+        if let Some(part) = self.part_of(version).cloned() {
+            self.put_part(version.block, to, part);
+        }
+    }
+
+    /// How the copy of a version is recorded that the core lacks.
+    pub(super) fn kind_of_dirty(&self, version: &Version) -> EntryKind {
+        self.part_of(version).map_or(EntryKind::Dirty, |part| EntryKind::Part(part.sectors))
+    }
+
+    /// What a version holds, where it is a part and memory has it.
+    pub(crate) fn data_of_part(&self, version: &Version) -> Option<Buffers> {
+        self.part_of(version)?.data.clone()
+    }
+
+    /// Another life left a part, which has to be read.
+    pub(crate) fn restore_part(&mut self, block: CoreBlock, slot: SlotIndex, sectors: Sectors) {
+        self.put_part(block, slot, Part { sectors, data: None });
+    }
+
+    /// The versions of parts that the cache device has not given since the log was opened.
+    pub(crate) fn parts_to_read(&self) -> Vec<Version> {
+        let unread = self.part_blocks().into_iter().filter_map(|block| self.part_at(block));
+        unread.filter(|(_, part)| part.data.is_none()).map(|(version, _)| version).collect()
+    }
+
+    /// The cache device has given a part.
+    pub(crate) fn note_part_read(&mut self, version: &Version, data: Buffer) {
+        let first = self.first_at(version.slot);
+        let row = self.parts.0.get_mut(&version.slot);
+        if let Some(row) = row.filter(|row| row.is_of(version, first)) {
+            row.part.data = Some(data.into());
+        }
+    }
+}
