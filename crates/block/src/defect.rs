@@ -54,6 +54,10 @@ mod active {
         FlushIntoMemory,
         /// Law 9: part of a block is merged with what the block held before another write.
         MergeWithOldBlock,
+        /// Law 9: what was written of a block in part is completed with zeros.
+        CompleteWithZeros,
+        /// Law 9: a checkpoint has what was written of a block in part as the whole.
+        SavePartAsWhole,
         /// FLUSH does not flush the cache device.
         SkipLogFlush,
         /// FLUSH does not flush the core after writes past the cache.
@@ -93,7 +97,7 @@ mod active {
     }
 
     impl Defect {
-        pub const ALL: [Self; 30] = [
+        pub const ALL: [Self; 32] = [
             Self::ReinsertDirtyAsRead,
             Self::CleanBeforeCoreFlush,
             Self::ReuseBeforeCopiesAreStable,
@@ -106,6 +110,8 @@ mod active {
             Self::KeepFailedCache,
             Self::FlushIntoMemory,
             Self::MergeWithOldBlock,
+            Self::CompleteWithZeros,
+            Self::SavePartAsWhole,
             Self::SkipLogFlush,
             Self::SkipCoreFlush,
             Self::SkipChecksum,

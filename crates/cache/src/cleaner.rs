@@ -228,7 +228,7 @@ impl Engine {
     /// Cleans those of these blocks that are dirty now. The caller holds the lock on them.
     pub(crate) async fn clean_locked(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
         if self.log.borrow().may_have_parts() {
-            Box::pin(self.complete_at_core(blocks)).await?;
+            Box::pin(self.complete_locked(blocks)).await?;
         }
         let most = self.config.borrow().cleaning.in_flight_max.max(1) as usize;
         for batches in self.batches(blocks).chunks(most) {
@@ -245,7 +245,7 @@ impl Engine {
     pub(crate) async fn clean_in_place(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
         let parts = self.log.borrow().parts_of(blocks);
         for block in parts {
-            self.complete_locked(block).await?;
+            self.complete_at_core(block).await?;
         }
         let most = self.config.borrow().cleaning.in_flight_max.max(1) as usize;
         for batches in self.batches(blocks).chunks(most) {
@@ -283,10 +283,9 @@ impl Engine {
         let failed_throughs = self.throughs.failures();
         let failed_flushes = self.core_flushes.failures();
         let drain = Drain::begin(self);
-        self.complete_all().await.map_err(|source| {
-            let blocks = self.log.borrow().dirty_now();
-            CleanError::Core { blocks, source }
-        })?;
+        self.read_parts().await;
+        // The others are cleaned all the same.
+        let completed = self.complete_all().await;
         let mut chosen = None;
         let (goals, age) = {
             let mut log = self.log.borrow_mut();
@@ -332,7 +331,7 @@ impl Engine {
             Err(error) => Err(error),
         };
         // What had been cleaned before one failed is dirty again, whoever asked for that flush.
-        let flushed = flushed.and(self.core_flushes.failed_since(failed_flushes));
+        let flushed = flushed.and(self.core_flushes.failed_since(failed_flushes)).and(completed);
         flushed.map_err(|source| {
             let blocks = self.log.borrow().dirty_now();
             CleanError::Core { blocks, source }

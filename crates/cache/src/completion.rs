@@ -4,22 +4,23 @@
 //!    2. the rest is read from the core; 3. the whole block is appended, and ends the part.
 //!
 //! Who needs the core to have a block now does not wait for room in the log: under the lock on the
-//! block it is written to the core, and when that has flushed it a tombstone ends the part.
+//! block the whole of it is written to the core, and with the next flush of that the part is clean.
 //!
 //! **Invariants**
 //! - A whole block enters the log only if nobody has written to it, or to the core below it, since
 //!   its rest was asked for.
-//! - A part ends when the whole block is in the log, or the core has it for good.
+//! - A part ends when the whole block is in the log, or counts as clean when the core has flushed it.
 //!
 //! **Not here**: writing parts (`paths`), the table of them (`log`).
 
 use crate::append::{Verdict, Wanted};
-use crate::engine::{Engine, Entombed};
+use crate::engine::Engine;
 use crate::fill::FillGuard;
-use crate::line_map::Version;
+use crate::line_map::{State, Version};
 use crate::log::{Part, Purpose};
 use crate::stats::{CacheRead, CoreRead};
 use crate::types::{BlockRun, CoreBlock};
+use headpond_block::defect;
 use headpond_block::sync::join_all;
 use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, Cause, DeviceError, Outcome, Request, Submission,
@@ -99,27 +100,31 @@ impl Engine {
     }
 
     async fn complete(self: &Rc<Self>, block: CoreBlock) -> Outcome {
-        if self.complete_in_log(block).await? {
-            return Ok(());
+        match self.complete_in_log(block).await {
+            Ok(true) => return Ok(()),
+            Err(error) if !error.is_damage() => return Err(error),
+            Ok(false) | Err(_) => {}
         }
         if self.is_closed.get() {
             return Err(DeviceError::new(&self.name, Cause::Gone));
         }
         let _busy = self.busy.begin();
-        self.complete_locked(block).await
+        let outcome = self.complete_at_core(block).await;
+        self.schedule_core_flush_later();
+        outcome
     }
 
-    /// Gives the core the whole of a block that the log has in part.
+    /// Gives the core what the log has of a block in part; its next flush makes that clean.
     ///
     /// # Errors
-    /// As [`Engine::complete_at_core`].
-    pub(crate) async fn complete_locked(self: &Rc<Self>, block: CoreBlock) -> Outcome {
+    /// Where the core fails.
+    pub(crate) async fn complete_at_core(self: &Rc<Self>, block: CoreBlock) -> Outcome {
         let _write = self.begin_core_write(BlockRun { first: block, count: 1 }).await;
-        self.complete_at_core(&[block]).await
+        self.complete_locked(&[block]).await
     }
 
-    /// Makes a part a whole block in the log, or finds that it has ended; `false` where the log does
-    /// not take it, or others write to the block again and again.
+    /// Makes a part a whole block in the log, or finds that it has ended; `false` where the log
+    /// does not take it, or others write to the block again and again.
     ///
     /// # Errors
     /// Where the rest cannot be read.
@@ -134,13 +139,13 @@ impl Engine {
             }
             let fill = FillGuard::begin(self, run);
             let Some((version, part)) = self.newest_part(run).await else { return Ok(true) };
+            let class = self.log.borrow().class_of_slot(version.slot);
             let whole = self.whole_of(&version, &part).await?;
             if self.is_closed.get() {
                 return Err(DeviceError::new(&self.name, Cause::Gone));
             }
             let _busy = self.busy.begin();
             let (purpose, buffers, guard) = (Purpose::WriteBack, whole.into(), Some(fill.fill()));
-            let class = self.log.borrow().class_of_slot(version.slot);
             let wanted = Wanted { run, purpose, buffers, is_promise: false, guard, class };
             match self.append(wanted).await {
                 Verdict::Written => {
@@ -159,34 +164,45 @@ impl Engine {
         Ok(false)
     }
 
-    /// Gives the core the whole of those of some blocks that the log has in part, for good. The
+    /// Gives the core what the log has in part of some blocks; its next flush makes that clean. The
     /// caller holds the lock on them.
     ///
     /// # Errors
-    /// Where the core fails, or the end of a part could not be recorded.
-    pub(crate) async fn complete_at_core(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
-        let failures = self.core_flushes.failures();
-        let mut written = Vec::new();
-        for &block in blocks {
+    /// Where the core fails.
+    pub(crate) async fn complete_locked(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
+        let parts = self.log.borrow().parts_of(blocks);
+        for block in parts {
             let run = BlockRun { first: block, count: 1 };
-            let fill = FillGuard::begin(self, run);
             let Some((version, part)) = self.newest_part(run).await else { continue };
-            let whole = self.whole_of(&version, &part).await?;
-            self.write_core(Request::write(run.range().start(), whole)).await?;
-            written.push((run, fill));
+            let failures = self.core_flushes.failures();
+            self.give_to_core(&version, &part).await?;
+            self.core_flushes.failed_since(failures)?;
+            // Nobody else writes parts meanwhile; reclaim may have carried this one on.
+            let log = self.log.borrow();
+            let now = log.part_at(block).filter(|(now, _)| now.state == State::Dirty);
+            let Some((now, _)) = now else { continue };
+            drop(log);
+            self.log.borrow_mut().map.set_state(now.slot, State::Written);
+            self.remember_written(&self.log.borrow(), block, now.slot);
+            self.log.borrow_mut().counters.parts_completed += 1;
         }
-        if written.is_empty() {
-            return Ok(());
-        }
-        self.flush_core().await?;
-        self.core_flushes.failed_since(failures)?;
-        for (run, fill) in written {
-            match self.entomb_run(run, true, Some(fill.fill())).await {
-                Entombed::Failed(error) => return Err(error),
-                Entombed::Done => self.log.borrow_mut().counters.parts_completed += 1,
-                // Somebody has written it since.
-                Entombed::Spoiled => {}
-            }
+        Ok(())
+    }
+
+    /// Writes the whole block to the core; where the rest of it cannot be read there, the sectors
+    /// alone.
+    async fn give_to_core(self: &Rc<Self>, version: &Version, part: &Part) -> Outcome {
+        let start = version.block.range(1).start();
+        let error = match self.whole_of(version, part).await {
+            Ok(whole) => return self.write_core(Request::write(start, whole)).await,
+            Err(error) => error,
+        };
+        let Some(data) = part.data.as_ref().filter(|_| error.is_damage()) else {
+            return Err(error);
+        };
+        for place in part.sectors.places() {
+            let request = Request::write(start + place.start as u64, data.slice(place));
+            self.write_core(request).await?;
         }
         Ok(())
     }
@@ -209,7 +225,9 @@ impl Engine {
         };
         let class = self.log.borrow().class_of_slot(version.slot);
         let request = Request::read(run.range().start(), &whole);
-        self.read_core(CoreRead::Rest, class, request).await?;
+        if !defect!(CompleteWithZeros) {
+            self.read_core(CoreRead::Rest, class, request).await?;
+        }
         self.lay_over(part, run, &Buffers::from(&whole))?;
         Ok(whole)
     }

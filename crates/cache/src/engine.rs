@@ -15,7 +15,7 @@ use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
 use crate::line_map::Version;
-use crate::log::{Fill, Log, Purpose, id_of};
+use crate::log::{Log, Purpose, id_of};
 use crate::paths::Ahead;
 use crate::stats::{ErrorStats, Latencies, MemoryStats, Rate};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
@@ -370,60 +370,50 @@ impl Engine {
             }
         }
         for run in runs {
-            let ended = self.entomb_run(run, over_dirty, None).await;
-            if !matches!(ended, Entombed::Done) {
-                return ended;
+            let _ending = self.endings.begin(run);
+            if self.is_failed.get() {
+                if let Err(error) = self.ensure_disowned().await {
+                    return Entombed::Failed(error);
+                }
+                if !self.forget(run, over_dirty) {
+                    return Entombed::Spoiled;
+                }
+                continue;
+            }
+            let purpose = Purpose::Tombstone { over_dirty };
+            let buffers = Buffers::new();
+            let class = ClassId::UNCLASSIFIED;
+            let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None, class };
+            match self.append(wanted).await {
+                Verdict::Written => self.endings.note_ended(run),
+                Verdict::Spoiled => return Entombed::Spoiled,
+                Verdict::Failed
+                | Verdict::FullOfDirty
+                | Verdict::Scattered
+                | Verdict::TurnedAway => {
+                    if let Err(error) = self.fail().await {
+                        self.endings.note_owed(run);
+                        return Entombed::Failed(error);
+                    }
+                    if !self.forget(run, over_dirty) {
+                        return Entombed::Spoiled;
+                    }
+                }
             }
         }
         Entombed::Done
     }
 
-    /// The same of one run, unless its guard was spoiled.
-    pub async fn entomb_run(
-        self: &Rc<Self>,
-        run: BlockRun,
-        over_dirty: bool,
-        guard: Option<Rc<Fill>>,
-    ) -> Entombed {
-        let _ending = self.endings.begin(run);
-        if self.is_failed.get() {
-            return match self.ensure_disowned().await {
-                Ok(()) => self.forget(run, over_dirty, guard.as_deref()),
-                Err(error) => Entombed::Failed(error),
-            };
-        }
-        let (purpose, buffers) = (Purpose::Tombstone { over_dirty }, Buffers::new());
-        let (class, own) = (ClassId::UNCLASSIFIED, guard.clone());
-        let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: own, class };
-        match self.append(wanted).await {
-            Verdict::Written => {
-                self.endings.note_ended(run);
-                Entombed::Done
-            }
-            Verdict::Spoiled => Entombed::Spoiled,
-            Verdict::Failed | Verdict::FullOfDirty | Verdict::Scattered | Verdict::TurnedAway => {
-                match self.fail().await {
-                    Ok(()) => self.forget(run, over_dirty, guard.as_deref()),
-                    Err(error) => {
-                        self.endings.note_owed(run);
-                        Entombed::Failed(error)
-                    }
-                }
-            }
-        }
-    }
-
-    /// Ends mappings where nothing can be recorded any more; nothing happens where the core lacks
-    /// what the caller has not written there.
-    fn forget(&self, run: BlockRun, over_dirty: bool, guard: Option<&Fill>) -> Entombed {
+    /// Ends mappings where nothing can be recorded any more; `false`, and nothing has happened,
+    /// where the core lacks what the caller has not written there.
+    fn forget(&self, run: BlockRun, over_dirty: bool) -> bool {
         let mut log = self.log.borrow_mut();
-        let is_known = guard.is_none_or(|guard| !guard.is_spoiled());
-        let may_forget = is_known && (over_dirty || log.survey(run).unsafe_at_core == 0);
+        let may_forget = over_dirty || log.survey(run).unsafe_at_core == 0;
         if may_forget {
             log.forget(run);
             self.endings.note_ended(run);
         }
-        if may_forget { Entombed::Done } else { Entombed::Spoiled }
+        may_forget
     }
 
     /// The cache device can record nothing more: from here on it is only read, and its next open

@@ -326,23 +326,20 @@ impl Log {
     pub fn self_check(&self) {
         self.map.self_check();
         assert!(self.ring.free() + self.ring.used() == self.layout.segments());
-        let is_used = |slot| {
-            let segments = self.layout.segments();
-            let segment = self.layout.segment_of_slot(slot).0;
-            (segment + segments - self.ring.tail().0) % segments < self.ring.used()
-        };
-        assert!(self.map.iter().all(|version| is_used(version.slot)), "mapped in a free segment");
-        let is_ahead = |version: Version| {
-            let end = self.layout.position_of(version.slot, version.unit).0
-                + self.layout.units_per_block();
-            self.layout.segment_of_slot(version.slot) == self.ring.head()
-                && end > self.ring.position().0
-        };
-        assert!(!self.map.iter().any(is_ahead), "mapped ahead of the head");
+        let is_behind = |version: Version| self.is_behind_head(version.slot, version.unit);
+        assert!(self.map.iter().all(is_behind), "mapped where the log goes on");
         self.check_indexes();
         self.check_eviction();
         self.check_epochs();
         self.ring.self_check();
+    }
+
+    /// Whether a place is between the tail and the head.
+    pub(crate) fn is_behind_head(&self, slot: SlotIndex, unit: u8) -> bool {
+        let segment = self.layout.segment_of_slot(slot);
+        let end = self.layout.position_of(slot, unit).0 + self.layout.units_per_block();
+        self.ring_order(segment) < self.ring.used()
+            && (segment != self.ring.head() || end <= self.ring.position().0)
     }
 
     fn check_indexes(&self) {

@@ -90,7 +90,8 @@ impl Engine {
 fn clean_blocks(log: &Log, blocks: Range<u64>) -> Option<Vec<Version>> {
     let clean = |block| {
         let version = log.map.newest(CoreBlock(block))?;
-        matches!(version.state, State::Written | State::Clean).then_some(version)
+        let is_there = matches!(version.state, State::Written | State::Clean);
+        (is_there && log.part_of(&version).is_none()).then_some(version)
     };
     blocks.map(clean).collect()
 }

@@ -316,7 +316,7 @@ fn still_there(log: &Log, version: &Version) -> Option<Version> {
         State::Dirty => now.state == State::Dirty,
         _ => matches!(now.state, State::Written | State::Clean),
     };
-    match now.block == version.block && is_wanted {
+    match now.block == version.block && is_wanted && log.part_of(&now).is_none() {
         true => Some(now),
         // Superseded, and next in order all the same.
         false => log.kept_version(version),

@@ -42,7 +42,8 @@ impl Log {
     /// Whoever cleans is to meet a version again, where it is still the dirty one in its place.
     pub fn give_back(&mut self, version: &Version) {
         let now = self.map.version(version.slot);
-        if now.state == State::Dirty && now.block == version.block {
+        let is_whole = self.part_of(&now).is_none();
+        if now.state == State::Dirty && now.block == version.block && is_whole {
             self.map.exchange(now.slot, Marks::CLEANING, Marks::INDEXED);
             self.index(now.block, now.marks);
         }
@@ -113,9 +114,10 @@ impl Dirt for Log {
     fn dirty_in(&mut self, run: BlockRun, most: usize) -> Vec<CoreBlock> {
         let (mut blocks, mut waits) = (Vec::new(), false);
         self.map.each_newest(run, |block, version| {
-            let Some(version) = version.filter(|version| version.target == State::Dirty) else {
-                return;
+            let is_for_cleaner = |version: &Version| {
+                version.target == State::Dirty && self.part_of(version).is_none()
             };
+            let Some(version) = version.filter(is_for_cleaner) else { return };
             waits = true;
             if blocks.len() < most && version.waits_for_cleaner() {
                 blocks.push(block);

@@ -14,7 +14,7 @@ pub struct Fill {
 
 impl Fill {
     /// Whether it has become wrong.
-    pub fn is_spoiled(&self) -> bool {
+    pub(super) fn is_spoiled(&self) -> bool {
         self.spoiled.get()
     }
 }

@@ -1,22 +1,23 @@
 //! Blocks of which the log has some sectors, and the core the truth of the others.
 //!
-//! In the map such a part is a dirty version that the cleaner's index does not name. Here is what
-//! tells it from a whole block. A row counts as long as the map has that version in that place: who
-//! supersedes or ends a version does not look here.
+//! In the map such a part is a dirty version that the cleaner's index does not name; where the core
+//! was given its sectors it becomes written and clean like others. Here is what tells it from a
+//! whole block. A row counts as long as the map has that version in that place: who supersedes or
+//! ends a version does not look here.
 //!
 //! **Invariants**
-//! - Nothing whole lies below a part: it is put over nothing, over what is clean, or over the part
-//!   that came before, which it takes in.
+//! - Nothing that the core lacks lies below a part: it is put over nothing, or over the part that
+//!   came before, which it takes in. What was read from the core may have slipped in between.
 //! - A row is there before its version is published.
 //!
 //! **Not here**: reading the rest (`completion`).
 
 use super::{Intake, Log, Purpose};
 use crate::format::record::EntryKind;
-use crate::line_map::{Marks, State, Version};
+use crate::line_map::{State, Version};
 use crate::types::{BlockRun, CoreBlock, Sectors, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, defect};
 use std::collections::HashMap;
 
 /// A table has room for so many.
@@ -28,7 +29,11 @@ const BLOCKS_ONE_BY_ONE: u64 = 16;
 
 /// By place in the log.
 #[derive(Default)]
-pub(super) struct Parts(HashMap<SlotIndex, Row, FixedState>);
+pub(super) struct Parts {
+    rows: HashMap<SlotIndex, Row, FixedState>,
+    /// Beyond so many rows those that count no more are looked for.
+    sweep_from: usize,
+}
 
 struct Row {
     block: CoreBlock,
@@ -40,9 +45,7 @@ struct Row {
 impl Row {
     /// Whether it is of what lies at its place now, in a segment that began with record `first`.
     fn is_of(&self, version: &Version, first: Sequence) -> bool {
-        version.target == State::Dirty
-            && !version.marks.contains(Marks::INDEXED)
-            && (version.block, first) == (self.block, self.first)
+        version.state != State::Free && (version.block, first) == (self.block, self.first)
     }
 }
 
@@ -77,7 +80,7 @@ impl Log {
     /// Whether there may be parts of blocks.
     #[inline]
     pub(crate) fn may_have_parts(&self) -> bool {
-        !self.parts.0.is_empty()
+        !self.parts.rows.is_empty()
     }
 
     /// What a version is a part of a block of; `None` where it is whole.
@@ -91,7 +94,7 @@ impl Log {
 
     #[cold]
     fn look_up(&self, version: &Version) -> Option<&Part> {
-        let row = self.parts.0.get(&version.slot)?;
+        let row = self.parts.rows.get(&version.slot)?;
         row.is_of(version, self.first_at(version.slot)).then_some(&row.part)
     }
 
@@ -103,46 +106,52 @@ impl Log {
 
     #[cold]
     fn finds_part_in(&self, run: BlockRun) -> bool {
+        let is_part = |block| self.part_at(block).is_some();
         match run.count <= BLOCKS_ONE_BY_ONE {
-            true => run.blocks().any(|block| self.is_part(block)),
-            false => !self.parts_in(run).is_empty(),
+            true => run.blocks().any(is_part),
+            false => {
+                self.parts.rows.values().any(|row| run.contains(row.block) && is_part(row.block))
+            }
         }
     }
 
-    /// The blocks of a run of which readers get a part, ascending.
-    fn parts_in(&self, run: BlockRun) -> Vec<CoreBlock> {
-        let mut blocks = self.part_blocks();
-        blocks.retain(|block| run.contains(*block));
-        blocks
-    }
-
-    /// All blocks of which readers get a part, ascending.
+    /// The blocks of which readers get a part that the core lacks, ascending.
     pub(crate) fn part_blocks(&self) -> Vec<CoreBlock> {
-        let rows = self.parts.0.values().map(|row| row.block);
-        let mut blocks: Vec<CoreBlock> = rows.filter(|block| self.is_part(*block)).collect();
+        let mut blocks: Vec<CoreBlock> = self.parts.rows.values().map(|row| row.block).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        blocks
+        self.parts_of(&blocks)
     }
 
-    /// Those of some blocks of which readers get a part.
+    /// Those of some blocks of which readers get a part that the core lacks.
     pub(crate) fn parts_of(&self, blocks: &[CoreBlock]) -> Vec<CoreBlock> {
-        if !self.may_have_parts() {
-            return Vec::new();
+        let is_lacked = |block: &CoreBlock| {
+            let found = self.part_at(*block);
+            found.is_some_and(|(version, _)| version.state == State::Dirty)
+        };
+        match self.may_have_parts() {
+            true => blocks.iter().copied().filter(is_lacked).collect(),
+            false => Vec::new(),
         }
-        blocks.iter().copied().filter(|block| self.is_part(*block)).collect()
     }
 
-    /// Whether there are parts that only lack what the core has.
+    /// Whether there are parts that memory has, and that the core lacks, or may lack.
     pub(crate) fn has_parts_to_complete(&self) -> bool {
-        let mut blocks = self.part_blocks().into_iter();
-        blocks.any(|block| self.part_at(block).is_some_and(|(_, part)| part.data.is_some()))
+        self.parts.rows.values().any(|row| {
+            let found = self.part_at(row.block);
+            found.is_some_and(|(version, part)| version.is_unsafe_at_core() && part.data.is_some())
+        })
     }
 
-    /// Whether readers get a part of a block.
-    fn is_part(&self, block: CoreBlock) -> bool {
-        let version = self.map.published(block);
-        version.is_some_and(|version| self.part_of(&version).is_some())
+    /// The places where parts lie, ascending.
+    pub(super) fn part_places(&self) -> Vec<u32> {
+        let is_there = |(slot, row): &(&SlotIndex, &Row)| {
+            row.is_of(&self.map.version(**slot), self.first_at(**slot))
+        };
+        let mut places: Vec<u32> =
+            self.parts.rows.iter().filter(is_there).map(|(slot, _)| slot.0).collect();
+        places.sort_unstable();
+        places
     }
 
     /// The part that readers get of a block, and its version.
@@ -154,24 +163,24 @@ impl Log {
     /// Whether one more block may be there in part; forgets the rows that count no more.
     pub(crate) fn has_room_for_part(&mut self) -> bool {
         let most = PARTS_MAX.min(self.dirty_max / DIRTY_PER_PART);
-        if (self.parts.0.len() as u64) < most {
+        if (self.parts.rows.len() as u64) < most {
             return self.identity.keeps_parts;
         }
         self.forget_ended_parts();
-        self.identity.keeps_parts && (self.parts.0.len() as u64) < most
+        self.identity.keeps_parts && (self.parts.rows.len() as u64) < most
     }
 
     /// Forgets the rows that count no more.
     pub(crate) fn forget_ended_parts(&mut self) {
-        let mut parts = std::mem::take(&mut self.parts.0);
+        let mut parts = std::mem::take(&mut self.parts.rows);
         parts.retain(|slot, row| row.is_of(&self.map.version(*slot), self.first_at(*slot)));
-        self.parts.0 = parts;
+        self.parts.rows = parts;
     }
 
     /// Memory of the sectors and their rows.
     pub(crate) fn parts_bytes(&self) -> u64 {
-        let data = self.parts.0.values().filter(|row| row.part.data.is_some()).count() as u64;
-        (self.parts.0.capacity() * size_of::<(SlotIndex, Row)>()) as u64 + data * BLOCK_BYTES
+        let data = self.parts.rows.values().filter(|row| row.part.data.is_some()).count() as u64;
+        (self.parts.rows.capacity() * size_of::<(SlotIndex, Row)>()) as u64 + data * BLOCK_BYTES
     }
 
     /// What the log knows of a part that an intake puts at a place.
@@ -183,11 +192,12 @@ impl Log {
     }
 
     fn put_part(&mut self, block: CoreBlock, slot: SlotIndex, part: Part) {
-        if self.parts.0.len() as u64 >= 2 * PARTS_MAX {
+        if self.parts.rows.len() > self.parts.sweep_from {
             self.forget_ended_parts();
+            self.parts.sweep_from = 2 * self.parts.rows.len().max(PARTS_MAX as usize);
         }
         let first = self.first_at(slot);
-        self.parts.0.insert(slot, Row { block, first, part });
+        self.parts.rows.insert(slot, Row { block, first, part });
     }
 
     /// A copy of a version lies at a place as well.
@@ -197,9 +207,15 @@ impl Log {
         }
     }
 
-    /// How the copy of a version is recorded that the core lacks.
-    pub(super) fn kind_of_dirty(&self, version: &Version) -> EntryKind {
-        self.part_of(version).map_or(EntryKind::Dirty, |part| EntryKind::Part(part.sectors))
+    /// How the copy of a version is recorded. Of a part always as one: the core has those sectors,
+    /// or is to have them.
+    pub(super) fn kind_of_copy(&self, version: &Version) -> EntryKind {
+        match (self.part_of(version), version.state) {
+            (Some(part), _) => EntryKind::Part(part.sectors),
+            (None, State::Clean) => EntryKind::ReadInsert,
+            _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
+            _ => EntryKind::Dirty,
+        }
     }
 
     /// What a version holds, where it is a part and memory has it.
@@ -221,7 +237,7 @@ impl Log {
     /// The cache device has given a part.
     pub(crate) fn note_part_read(&mut self, version: &Version, data: Buffer) {
         let first = self.first_at(version.slot);
-        let row = self.parts.0.get_mut(&version.slot);
+        let row = self.parts.rows.get_mut(&version.slot);
         if let Some(row) = row.filter(|row| row.is_of(version, first)) {
             row.part.data = Some(data.into());
         }

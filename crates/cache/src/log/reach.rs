@@ -3,7 +3,7 @@
 //! After an unclean stop only so many segments are read as the header in force names. So the log
 //! opens no other one until a later header is stable.
 
-use super::Log;
+use super::{Log, Part};
 use crate::eviction::{ClassKey, Heat};
 use crate::format::checkpoint::{CheckpointKind, CheckpointRun, RUN_BLOCKS_MAX};
 use crate::layout::SliceLayout;
@@ -112,7 +112,7 @@ impl Log {
         content: Content,
         visit: impl FnMut(&CheckpointRun, &[u32]),
     ) {
-        let each = self.layout.units_per_block();
+        let (each, parts) = (self.layout.units_per_block(), self.part_places());
         let mut runs = Runs { each, open: None, checksums: Vec::new(), visit };
         self.map.each_mapped(places, |version, all| {
             let position = self.layout.position_of(version.slot, version.unit);
@@ -126,32 +126,33 @@ impl Log {
                 let done = (all.len() - left.len()) as u64;
                 let slot = SlotIndex(version.slot.0 + done as u32);
                 let first = CoreBlock(version.block.0 + done);
-                let (kind, most) =
-                    self.split_at_parts(&Version { slot, block: first, ..version }, kind, left);
+                let at = Version { slot, block: first, ..version };
+                let (most, part) = self.split_at_parts(&parts, at, left.len());
+                let part = part.filter(|_| !defect!(SavePartAsWhole));
+                let kind = part.map_or(kind, |part| CheckpointKind::Part(part.sectors));
                 let (class, count) = self.alike(slot.0, most);
                 let position = Position(position.0 + done * each);
                 let (checksums, rest) = left.split_at(count);
                 let count = count as u32;
+                left = rest;
+                // The core has them, and the rest of their blocks is not here.
+                if part.is_some() && version.state == State::Clean {
+                    continue;
+                }
                 let run = CheckpointRun { first, count, kind, position, class, heat };
                 runs.add(&run, checksums);
-                left = rest;
             }
         });
         runs.end();
     }
 
-    /// Of which kind a version is, and how many of those from there on may be: parts stand alone.
-    fn split_at_parts(
-        &self,
-        version: &Version,
-        kind: CheckpointKind,
-        left: &[u32],
-    ) -> (CheckpointKind, usize) {
-        let may_be_part = version.state == State::Dirty && !version.marks.contains(Marks::INDEXED);
-        match self.part_of(version) {
-            Some(part) => (CheckpointKind::Part(part.sectors), 1),
-            None if may_be_part && self.may_have_parts() => (kind, 1),
-            None => (kind, left.len()),
+    /// How many of so many from a place on are whole, and what is there where none is.
+    fn split_at_parts(&self, parts: &[u32], at: Version, most: usize) -> (usize, Option<&Part>) {
+        let next = parts.partition_point(|place| *place < at.slot.0);
+        match parts.get(next).map(|place| (place - at.slot.0) as usize) {
+            Some(0) => (1, self.part_of(&at)),
+            Some(whole) => (whole.min(most), None),
+            None => (most, None),
         }
     }
 

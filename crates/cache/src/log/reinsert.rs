@@ -1,11 +1,10 @@
 //! Copies of blocks that outlive their segment.
 
 use super::{Formed, Log, Refusal};
-use crate::format::record::EntryKind;
 use crate::line_map::{Marks, State, Version};
 use crate::types::{CoreBlock, Position, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
-use headpond_block::{Buffers, defect};
+use headpond_block::Buffers;
 use std::collections::HashMap;
 
 /// A block that reclaim carries on.
@@ -84,11 +83,7 @@ impl Log {
         self.draft.clear();
         for copy in &copies {
             let version = self.map.version(copy.slot);
-            let kind = match version.state {
-                State::Clean => EntryKind::ReadInsert,
-                _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
-                _ => self.kind_of_dirty(&version),
-            };
+            let kind = self.kind_of_copy(&version);
             let birth = copy.birth.or(Some(self.next()));
             let class = self.kept_class_at(copy.slot);
             let fits = self.draft.push(version.block, kind, birth, class);

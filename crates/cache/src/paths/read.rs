@@ -227,7 +227,12 @@ impl Engine {
         target: &Buffers,
         nearest: Nearest,
     ) -> Result<(u64, Missing), DeviceError> {
-        let Plan { pieces, missing, parts } = self.plan_read(run, id_of(request), nearest)?;
+        let mut plan = self.plan_read(run, id_of(request), nearest)?;
+        if plan.parts.iter().any(|(_, part)| part.data.is_none()) {
+            Box::pin(self.read_parts()).await;
+            plan = self.plan_read(run, id_of(request), nearest)?;
+        }
+        let Plan { pieces, missing, parts } = plan;
         if let Some(span) = missing.span() {
             // What is known of the request, the core may be a cache that wants to know.
             let read = Request::read(span.range().start(), part_of(target, run, span))

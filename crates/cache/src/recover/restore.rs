@@ -19,7 +19,7 @@ use crate::line_map::{Insertion, Marks, Scattering, State};
 use crate::log::{Identity, Log};
 use crate::replay::{LiveBlock, Replayed};
 use crate::ring::Ring;
-use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sectors, Sequence};
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sectors, Sequence, SlotIndex};
 use std::collections::BTreeSet;
 
 /// What goes into the log beside, or in the place of, what the checkpoint says.
@@ -165,9 +165,11 @@ impl Source<'_> {
         mut log: Log,
     ) -> Result<Log, OpenError> {
         let mut room = Scattering::new(self.layout.line_blocks());
-        let most = contents.scattered;
+        let (most, mut is_astray) = (contents.scattered, false);
         self.pass(old, &mut contents, &mut |insertion, known| {
             room.add(insertion.slot, insertion.unit, insertion.run);
+            let last = SlotIndex(insertion.slot.0 + insertion.run.count as u32 - 1);
+            is_astray |= !log.is_behind_head(last, insertion.unit);
             // A device that answers otherwise than before is found out by the checksum.
             if room.extents() <= most {
                 log.restore(insertion, known);
@@ -175,6 +177,9 @@ impl Source<'_> {
         })
         .await?;
         assert!(room.extents() <= most, "nothing is left out that was counted");
+        if is_astray {
+            return Err(self.damaged("a block lies where the log goes on".into()));
+        }
         log.lost = contents.lost().clone();
         log.lost_at_start = log.lost.clone();
         Ok(log)

@@ -9,7 +9,8 @@ use headpond_cache::format::slice_header::{
 };
 use headpond_cache::format::superblock::{self, Superblock};
 use headpond_cache::{
-    CreateOptions, OpenError, Recovery, Slice, SliceConfig, create, load, write_superblock,
+    CreateOptions, OpenError, Position, Recovery, Slice, SliceConfig, create, load,
+    write_superblock,
 };
 
 /// Writes version `byte` of some blocks, each with a promise.
@@ -278,6 +279,26 @@ fn checkpoint_that_gives_two_blocks_one_place_is_refused() {
             matches!(&refused, OpenError::Checkpoint { detail, .. } if detail.contains("share")),
             "{refused}"
         );
+    });
+}
+
+/// The log would write over it next.
+#[test]
+fn a_block_ahead_of_the_head_is_refused() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let first = bench.open(nop()).await;
+        write(&first, 1, 0..8).await;
+        first.stop().await.unwrap();
+        let superblock = load(&*bench.cache).await.unwrap();
+        let place = bench.cache.memory().slice(header_range(&bench, 1).await);
+        let sound = SliceHeader::decode(&place.to_vec(), superblock.cache, 0).unwrap();
+        let header = SliceHeader { head: Position(sound.head.0 - 2), ..sound };
+        place.copy_from(&header.encode());
+        let refused = reopen(&bench).await.map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("where the log goes on"), "{refused}");
+        place.copy_from(&sound.encode());
+        reopen(&bench).await.unwrap();
     });
 }
 

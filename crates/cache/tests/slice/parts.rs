@@ -289,17 +289,72 @@ fn a_cache_that_takes_no_more_gives_its_parts_to_the_core() {
     });
 }
 
+/// What else is dirty is cleaned all the same.
 #[test]
 fn a_flush_of_all_that_is_dirty_names_the_core_that_does_not_answer() {
     simulate(async |runtime| {
-        let parts = Parts::new(&runtime).await.without_core();
+        let parts = Parts::new(&runtime).await;
+        for kind in [RequestKind::Read, RequestKind::Write] {
+            let range = Some(ByteRange::at(PLACE, 4096));
+            let rule = FaultRule { range, ..FaultRule::on(kind, Fault::Media) };
+            parts.bench.core_faults.add(rule);
+        }
         parts.write(2, 5).await;
+        parts.device().write(2 * PLACE, block(7)).await.unwrap();
         let error = parts.slice.flush_dirty().await.unwrap_err().to_string();
         assert!(error.contains("core"), "{error}");
+        assert_eq!(byte_at(&*parts.bench.core, 2 * PLACE).await.unwrap(), 7);
         assert_eq!(byte_at(parts.device(), PLACE + 2 * SECTOR).await.unwrap(), 5);
+        assert_eq!(parts.slice.stats().dirty_bytes, 4096);
         parts.heal();
         parts.slice.flush_dirty().await.unwrap();
         assert_eq!(parts.core_content().await, [1, 1, 5, 1, 1, 1, 1, 1]);
+    });
+}
+
+/// It takes the sectors, which mends them there, and is asked for the others by whoever wants them.
+#[test]
+fn a_core_that_cannot_give_the_rest_is_given_the_sectors() {
+    simulate(async |runtime| {
+        let parts = Parts::new(&runtime).await.without_core();
+        parts.write(2, 5).await;
+        parts.write(6, 6).await;
+        parts.slice.flush_dirty().await.unwrap();
+        assert_eq!(parts.slice.stats().dirty_bytes, 0);
+        assert_eq!(byte_at(parts.device(), PLACE + 2 * SECTOR).await.unwrap(), 5);
+        assert!(byte_at(parts.device(), PLACE).await.is_err());
+        // More of it, over what is clean by now; and a stop does not take that for the whole.
+        parts.write(0, 4).await;
+        let parts = parts.reopened(true).await;
+        assert_eq!(byte_at(parts.device(), PLACE).await.unwrap(), 4);
+        parts.slice.flush_dirty().await.unwrap();
+        let parts = parts.reopened(true).await;
+        assert!(byte_at(parts.device(), PLACE).await.is_err());
+        parts.heal();
+        assert_eq!(parts.content().await.unwrap(), [4, 1, 5, 1, 1, 1, 6, 1]);
+        assert_eq!(parts.core_content().await, [4, 1, 5, 1, 1, 1, 6, 1]);
+    });
+}
+
+/// What the core was given before its flush failed is dirty again, and no cleaner takes it for a
+/// whole block.
+#[test]
+fn a_part_is_in_doubt_when_a_flush_of_the_core_fails() {
+    simulate(async |runtime| {
+        let stripe = CleaningConfig { policy: CleaningPolicy::Stripe, ..small_cleaning() };
+        let parts = Parts::with(&runtime, SliceConfig { cleaning: stripe, ..nop() }).await;
+        parts.bench.core_faults.add(FaultRule::on(RequestKind::Read, Fault::Media));
+        let failing = FaultRule::on(RequestKind::Flush, Fault::Media);
+        parts.bench.core_faults.add(FaultRule { times: Some(1), ..failing });
+        parts.write(2, 5).await;
+        assert!(parts.slice.flush_dirty().await.is_err());
+        assert_eq!(parts.slice.stats().dirty_bytes, 4096);
+        runtime.sleep(Duration::from_secs(20)).await;
+        parts.heal();
+        parts.slice.flush_dirty().await.unwrap();
+        assert_eq!(parts.content().await.unwrap(), [1, 1, 5, 1, 1, 1, 1, 1]);
+        assert_eq!(parts.core_content().await, [1, 1, 5, 1, 1, 1, 1, 1]);
+        parts.slice.self_check();
     });
 }
 
