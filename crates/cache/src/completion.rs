@@ -9,7 +9,7 @@
 //! **Invariants**
 //! - A whole block enters the log only if nobody has written to it, or to the core below it, since
 //!   its rest was asked for.
-//! - A part ends when the whole block is in the log, or counts as clean when the core has flushed it.
+//! - A part ends when the whole block is in the log; it is clean when the core has flushed it.
 //!
 //! **Not here**: writing parts (`paths`), the table of them (`log`).
 
