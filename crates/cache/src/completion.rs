@@ -62,15 +62,19 @@ impl Engine {
 
     /// Reads what another life has left of blocks, as far as that has not been read yet.
     pub(crate) async fn read_parts(self: &Rc<Self>) {
-        let versions = self.log.borrow().parts_to_read();
-        for version in versions {
+        let blocks = self.log.borrow().part_blocks();
+        for block in blocks {
+            let version = self.log.borrow().part_to_read(block);
+            let Some(version) = version else { continue };
             if let Some(data) = self.read_part(&version).await {
                 self.log.borrow_mut().note_part_read(&version, data);
+                self.complete_soon();
             }
         }
     }
 
     async fn read_part(self: &Rc<Self>, version: &Version) -> Option<Buffer> {
+        let _pin = self.pin(version.slot);
         let place = self.log.borrow().place_of(*version);
         let data = Buffer::zeroed(BLOCK_BYTES as usize);
         let buffers = Buffers::from(&data);
@@ -78,8 +82,9 @@ impl Engine {
         let read = self.read_cache(CacheRead::Request, request).await;
         let is_sound = read.is_ok() && self.check(place.start(), version, &buffers).is_ok()
             || self.read_right(CacheRead::Request, place.start(), version, &buffers).await;
-        if !is_sound {
-            self.log.borrow_mut().note_unreadable(version);
+        match is_sound {
+            true => self.log.borrow_mut().note_readable(version),
+            false => self.log.borrow_mut().note_unreadable(version),
         }
         is_sound.then_some(data)
     }

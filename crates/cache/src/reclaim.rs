@@ -114,7 +114,8 @@ impl Log {
     fn is_kept(&self, slot: SlotIndex, state: State, is_carried: bool) -> bool {
         match state {
             State::Dirty | State::Written => true,
-            State::Clean if is_carried => true,
+            // Of a part the core has everything, and is asked for the rest anyway.
+            State::Clean if is_carried => self.part_of(&self.map.version(slot)).is_none(),
             // It may replace what was lost.
             State::Clean => {
                 let lost = &self.lost_at_start;
@@ -165,6 +166,9 @@ impl Log {
         }
         self.note_eviction(dropped);
         self.drop_places(self.layout.places_of(tail));
+        if self.may_have_parts() {
+            self.forget_ended_parts();
+        }
     }
 
     /// Has the tail segment reused.

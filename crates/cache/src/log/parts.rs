@@ -137,9 +137,10 @@ impl Log {
 
     /// Whether there are parts that memory has, and that the core lacks, or may lack.
     pub(crate) fn has_parts_to_complete(&self) -> bool {
-        self.parts.rows.values().any(|row| {
-            let found = self.part_at(row.block);
-            found.is_some_and(|(version, part)| version.is_unsafe_at_core() && part.data.is_some())
+        self.parts.rows.iter().any(|(slot, row)| {
+            let version = self.map.version(*slot);
+            let is_there = row.is_of(&version, self.first_at(*slot)) && row.part.data.is_some();
+            is_there && version.is_unsafe_at_core()
         })
     }
 
@@ -228,10 +229,11 @@ impl Log {
         self.put_part(block, slot, Part { sectors, data: None });
     }
 
-    /// The versions of parts that the cache device has not given since the log was opened.
-    pub(crate) fn parts_to_read(&self) -> Vec<Version> {
-        let unread = self.part_blocks().into_iter().filter_map(|block| self.part_at(block));
-        unread.filter(|(_, part)| part.data.is_none()).map(|(version, _)| version).collect()
+    /// Whether a block is there in part, which the cache device has not given since the log was
+    /// opened.
+    pub(crate) fn part_to_read(&self, block: CoreBlock) -> Option<Version> {
+        let found = self.part_at(block).filter(|(_, part)| part.data.is_none());
+        found.map(|(version, _)| version)
     }
 
     /// The cache device has given a part.

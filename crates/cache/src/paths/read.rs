@@ -50,6 +50,13 @@ impl Missing {
         self.0.is_empty()
     }
 
+    fn without(&self, is_left_out: impl Fn(CoreBlock) -> bool) -> Self {
+        let mut rest = Self::default();
+        let blocks = self.0.iter().flat_map(|run| run.blocks());
+        blocks.filter(|block| !is_left_out(*block)).for_each(|block| rest.push(block));
+        rest
+    }
+
     fn count(&self) -> u64 {
         self.0.iter().map(|run| run.count).sum()
     }
@@ -256,7 +263,10 @@ impl Engine {
             });
             join_all(reads.collect()).await.into_iter().collect::<Outcome>()?;
         }
-        Ok((run.count - missing.count(), missing))
+        let hits = run.count - missing.count();
+        // What is there in part is not inserted: it becomes whole by itself.
+        let is_part = |block| parts.iter().any(|(part, _)| *part == block);
+        Ok((hits, if parts.is_empty() { missing } else { missing.without(is_part) }))
     }
 
     pub(crate) fn read_core(

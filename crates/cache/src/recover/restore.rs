@@ -114,7 +114,7 @@ impl Weave<'_> {
         let (target, marks) = match run.kind {
             CheckpointKind::Clean => (State::Clean, Marks::NONE),
             CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
-            // The cleaner never had it: it is completed first, and owes no parity.
+            // No cleaner has had it, and what the core was given of it was not marked as logged.
             CheckpointKind::Part(_) => (State::Dirty, Marks::NONE),
             _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
         };

@@ -130,6 +130,22 @@ fn what_was_written_in_part_becomes_whole_beside_everything_else() {
     });
 }
 
+/// Those beside it enter the cache, and it is whole by itself.
+#[test]
+fn a_read_over_a_part_brings_in_what_lies_beside_it() {
+    simulate(async |runtime| {
+        let parts = Parts::new(&runtime).await;
+        parts.write(0, 5).await;
+        let three = Buffer::zeroed(3 * 4096);
+        parts.device().read(PLACE - 4096, &three).await.unwrap();
+        assert_eq!((three.to_vec()[4096], three.to_vec()[4608]), (5, 1));
+        runtime.sleep(Duration::from_millis(1)).await;
+        let stats = parts.slice.stats();
+        assert_eq!((stats.clean_bytes, stats.dirty_bytes), (2 * 4096, 4096));
+        assert_eq!(stats.counters.read.misses, 1);
+    });
+}
+
 #[test]
 fn all_sectors_one_by_one_are_a_whole_block() {
     simulate(async |runtime| {
