@@ -336,10 +336,14 @@ impl Log {
 
     /// Whether a place is between the tail and the head.
     pub(crate) fn is_behind_head(&self, slot: SlotIndex, unit: u8) -> bool {
-        let segment = self.layout.segment_of_slot(slot);
-        let end = self.layout.position_of(slot, unit).0 + self.layout.units_per_block();
-        self.ring_order(segment) < self.ring.used()
-            && (segment != self.ring.head() || end <= self.ring.position().0)
+        let start = self.layout.position_of(slot, unit).0;
+        let is_after_tail = start >= self.layout.segment_start(self.ring.tail()).0;
+        let is_before_head = start + self.layout.units_per_block() <= self.ring.position().0;
+        match self.ring.tail() <= self.ring.head() {
+            true => is_after_tail && is_before_head,
+            // Round the end.
+            false => is_after_tail || is_before_head,
+        }
     }
 
     fn check_indexes(&self) {

@@ -115,7 +115,7 @@ impl Log {
         match state {
             State::Dirty | State::Written => true,
             // Of a part the core has everything, and is asked for the rest anyway.
-            State::Clean if is_carried => self.part_of(&self.map.version(slot)).is_none(),
+            State::Clean if is_carried && self.is_whole_at(slot) => true,
             // It may replace what was lost.
             State::Clean => {
                 let lost = &self.lost_at_start;

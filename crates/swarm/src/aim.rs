@@ -111,7 +111,7 @@ fn promised(face: &Face<'_>, layout: &SliceLayout, header: &SliceHeader) -> Vec<
         let mut data = address + descriptor;
         for entry in &record.entries {
             for block in (entry.first.0..entry.first.0 + u64::from(entry.count)).map(CoreBlock) {
-                let place = (entry.kind.is_dirty()).then_some([*address, data]);
+                let place = entry.kind.is_dirty().then_some([*address, data]);
                 data += if entry.kind.carries_data() { BLOCK_BYTES } else { 0 };
                 let version = (entry.birth.unwrap_or(sequence), sequence, place);
                 let best = newest.entry(block).or_insert(version);

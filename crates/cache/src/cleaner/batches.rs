@@ -127,8 +127,7 @@ impl Engine {
         let (log, mut batches) = (self.log.borrow(), Vec::<Batch>::new());
         let reach = self.reach();
         let dirty = blocks.iter().filter_map(|block| log.map.published(*block));
-        let is_whole = |version: &Version| log.part_of(version).is_none();
-        for version in dirty.filter(|it| it.state == State::Dirty && is_whole(it)) {
+        for version in dirty.filter(|it| it.state == State::Dirty && log.is_whole(it)) {
             match batches.last_mut() {
                 Some(batch) if reach.goes_on(batch, version.block) => batch.push(version),
                 _ => batches.push(smallvec![version]),

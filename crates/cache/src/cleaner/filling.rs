@@ -91,7 +91,7 @@ fn clean_blocks(log: &Log, blocks: Range<u64>) -> Option<Vec<Version>> {
     let clean = |block| {
         let version = log.map.newest(CoreBlock(block))?;
         let is_there = matches!(version.state, State::Written | State::Clean);
-        (is_there && log.part_of(&version).is_none()).then_some(version)
+        (is_there && log.is_whole(&version)).then_some(version)
     };
     blocks.map(clean).collect()
 }

@@ -316,7 +316,7 @@ fn still_there(log: &Log, version: &Version) -> Option<Version> {
         State::Dirty => now.state == State::Dirty,
         _ => matches!(now.state, State::Written | State::Clean),
     };
-    match now.block == version.block && is_wanted && log.part_of(&now).is_none() {
+    match now.block == version.block && is_wanted && log.is_whole(&now) {
         true => Some(now),
         // Superseded, and next in order all the same.
         false => log.kept_version(version),
@@ -330,8 +330,8 @@ fn follow(log: &mut Log, version: &Version) -> Option<Version> {
     if version.state != State::Dirty || log.order_stats().is_some() {
         return None;
     }
-    let now = log.map.published(version.block).filter(|now| now.state == State::Dirty)?;
-    if log.part_of(&now).is_some() {
+    let now = log.map.published(version.block)?;
+    if now.state != State::Dirty || !log.is_whole(&now) {
         return None;
     }
     if now.waits_for_cleaner() {

@@ -53,6 +53,16 @@ pub enum CheckpointKind {
 /// The kind whose count is 1, and has the sectors in its place.
 const PART: u64 = 5;
 
+impl CheckpointKind {
+    /// What of a block there is, where that is not all.
+    pub fn sectors(self) -> Option<Sectors> {
+        match self {
+            Self::Part(sectors) => Some(sectors),
+            _ => None,
+        }
+    }
+}
+
 /// Blocks in a row, of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointRun {
@@ -87,11 +97,9 @@ impl CheckpointRun {
             CheckpointKind::Lost => 4,
             CheckpointKind::Part(_) => PART,
         };
-        let count = match self.kind {
-            CheckpointKind::Part(sectors) if self.count == 1 => u64::from(sectors.bits()),
-            CheckpointKind::Part(_) => panic!("parts of one block"),
-            _ => u64::from(self.count - 1),
-        };
+        let sectors = self.kind.sectors();
+        assert!(sectors.is_none() || self.count == 1, "part of one block");
+        let count = sectors.map_or(u64::from(self.count - 1), |sectors| sectors.bits().into());
         let mut head = [0; RUN_BYTES];
         let count = count << COUNT_SHIFT;
         let heat = u64::from(self.heat.bits()) << HEAT_SHIFT;
@@ -106,20 +114,19 @@ impl CheckpointRun {
         let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
         let word = get_u64(bytes, 0);
         let count = (word >> COUNT_SHIFT & ((1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1)) as u32;
-        let sectors = || u8::try_from(count).ok().and_then(Sectors::new);
         let kind = match word >> BLOCK_BITS & KIND_MASK {
             1 => CheckpointKind::Clean,
             2 => CheckpointKind::Dirty,
             3 => CheckpointKind::DirtyReplayed,
             4 => CheckpointKind::Lost,
             PART => {
-                let sectors = sectors().ok_or_else(|| malformed("no part of a block"))?;
-                CheckpointKind::Part(sectors)
+                let sectors = u8::try_from(count).ok().and_then(Sectors::new);
+                CheckpointKind::Part(sectors.ok_or_else(|| malformed("no part of a block"))?)
             }
             _ => return Err(malformed("unknown kind of block")),
         };
         let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
-        let count = if matches!(kind, CheckpointKind::Part(_)) { 1 } else { count + 1 };
+        let count = if kind.sectors().is_some() { 1 } else { count + 1 };
         let class = ClassKey((word >> CLASS_SHIFT) as u8);
         let heat = Heat::from_bits((word >> HEAT_SHIFT) as u8);
         if !class.is_possible() || !heat.is_resident() && heat != Heat::NONE {

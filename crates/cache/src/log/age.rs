@@ -42,8 +42,7 @@ impl Log {
     /// Whoever cleans is to meet a version again, where it is still the dirty one in its place.
     pub fn give_back(&mut self, version: &Version) {
         let now = self.map.version(version.slot);
-        let is_whole = self.part_of(&now).is_none();
-        if now.state == State::Dirty && now.block == version.block && is_whole {
+        if now.state == State::Dirty && now.block == version.block && self.is_whole(&now) {
             self.map.exchange(now.slot, Marks::CLEANING, Marks::INDEXED);
             self.index(now.block, now.marks);
         }
@@ -114,10 +113,8 @@ impl Dirt for Log {
     fn dirty_in(&mut self, run: BlockRun, most: usize) -> Vec<CoreBlock> {
         let (mut blocks, mut waits) = (Vec::new(), false);
         self.map.each_newest(run, |block, version| {
-            let is_for_cleaner = |version: &Version| {
-                version.target == State::Dirty && self.part_of(version).is_none()
-            };
-            let Some(version) = version.filter(is_for_cleaner) else { return };
+            let is_dirty = |it: &Version| it.target == State::Dirty && self.is_whole(it);
+            let Some(version) = version.filter(is_dirty) else { return };
             waits = true;
             if blocks.len() < most && version.waits_for_cleaner() {
                 blocks.push(block);

@@ -143,7 +143,7 @@ impl Log {
                 continue;
             }
             let old = self.map.published(new.block);
-            let old = old.filter(|old| old.is_unsafe_at_core() && self.part_of(old).is_none());
+            let old = old.filter(|old| old.is_unsafe_at_core() && self.is_whole(old));
             let Some(old) = old else { continue };
             let from = self.age_of(old.slot);
             let epochs = self.epochs.as_mut().expect("looked at");

@@ -92,6 +92,18 @@ impl Log {
         self.look_up(version)
     }
 
+    /// Whether a version is not a part.
+    #[inline]
+    pub(crate) fn is_whole(&self, version: &Version) -> bool {
+        self.part_of(version).is_none()
+    }
+
+    /// The same of what lies at a place.
+    #[inline]
+    pub(crate) fn is_whole_at(&self, slot: SlotIndex) -> bool {
+        !self.may_have_parts() || self.is_whole(&self.map.version(slot))
+    }
+
     #[cold]
     fn look_up(&self, version: &Version) -> Option<&Part> {
         let row = self.parts.rows.get(&version.slot)?;
@@ -138,43 +150,48 @@ impl Log {
     /// Whether there are parts that memory has, and that the core lacks, or may lack.
     pub(crate) fn has_parts_to_complete(&self) -> bool {
         self.parts.rows.iter().any(|(slot, row)| {
-            let version = self.map.version(*slot);
-            let is_there = row.is_of(&version, self.first_at(*slot)) && row.part.data.is_some();
-            is_there && version.is_unsafe_at_core()
+            let version = self.version_of(*slot, row);
+            row.part.data.is_some() && version.is_some_and(|it| it.is_unsafe_at_core())
         })
     }
 
     /// The places where parts lie, ascending.
     pub(super) fn part_places(&self) -> Vec<u32> {
-        let is_there = |(slot, row): &(&SlotIndex, &Row)| {
-            row.is_of(&self.map.version(**slot), self.first_at(**slot))
-        };
-        let mut places: Vec<u32> =
-            self.parts.rows.iter().filter(is_there).map(|(slot, _)| slot.0).collect();
+        let rows = self.parts.rows.iter();
+        let versions = rows.filter_map(|(slot, row)| self.version_of(*slot, row));
+        let mut places: Vec<u32> = versions.map(|version| version.slot.0).collect();
         places.sort_unstable();
         places
     }
 
+    /// The version that a row is of, while it counts.
+    fn version_of(&self, slot: SlotIndex, row: &Row) -> Option<Version> {
+        let version = self.map.version(slot);
+        row.is_of(&version, self.first_at(slot)).then_some(version)
+    }
+
     /// The part that readers get of a block, and its version.
     pub(crate) fn part_at(&self, block: CoreBlock) -> Option<(Version, Part)> {
-        let version = self.map.published(block).filter(|_| self.may_have_parts())?;
+        if !self.may_have_parts() {
+            return None;
+        }
+        let version = self.map.published(block)?;
         Some((version, self.part_of(&version)?.clone()))
     }
 
     /// Whether one more block may be there in part; forgets the rows that count no more.
     pub(crate) fn has_room_for_part(&mut self) -> bool {
-        let most = PARTS_MAX.min(self.dirty_max / DIRTY_PER_PART);
-        if (self.parts.rows.len() as u64) < most {
-            return self.identity.keeps_parts;
+        let most = PARTS_MAX.min(self.dirty_max / DIRTY_PER_PART) as usize;
+        if self.parts.rows.len() >= most {
+            self.forget_ended_parts();
         }
-        self.forget_ended_parts();
-        self.identity.keeps_parts && (self.parts.rows.len() as u64) < most
+        self.identity.keeps_parts && self.parts.rows.len() < most
     }
 
     /// Forgets the rows that count no more.
     pub(crate) fn forget_ended_parts(&mut self) {
         let mut parts = std::mem::take(&mut self.parts.rows);
-        parts.retain(|slot, row| row.is_of(&self.map.version(*slot), self.first_at(*slot)));
+        parts.retain(|slot, row| self.version_of(*slot, row).is_some());
         self.parts.rows = parts;
     }
 

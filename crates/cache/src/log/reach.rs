@@ -236,7 +236,7 @@ impl<V: FnMut(&CheckpointRun, &[u32])> Runs<V> {
 
 fn goes_on(open: &CheckpointRun, run: &CheckpointRun, each: u64) -> bool {
     let before = u64::from(open.count);
-    !matches!(run.kind, CheckpointKind::Part(_))
+    run.kind.sectors().is_none()
         && (open.kind, open.class, open.heat) == (run.kind, run.class, run.heat)
         && open.count + run.count <= RUN_BLOCKS_MAX
         && open.first.0 + before == run.first.0

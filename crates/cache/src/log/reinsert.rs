@@ -113,7 +113,7 @@ impl Log {
         self.count_versions([old].iter(), |part| &mut part.cache_written);
         let mut marks = match old.state {
             // Parts are for no cleaner.
-            State::Dirty if self.part_of(&old).is_none() => self.inherited_marks(old.block, true),
+            State::Dirty if self.is_whole(&old) => self.inherited_marks(old.block, true),
             _ => Marks::NONE,
         };
         for lasting in [Marks::PAYLOAD_FREE, Marks::GIVEN] {

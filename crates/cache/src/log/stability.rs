@@ -34,7 +34,7 @@ impl Log {
     }
 
     /// Segments from the tail to this one.
-    pub(super) fn ring_order(&self, segment: SegmentIndex) -> u32 {
+    fn ring_order(&self, segment: SegmentIndex) -> u32 {
         let segments = self.layout.segments();
         (segment.0 + segments - self.ring.tail().0) % segments
     }

@@ -119,14 +119,14 @@ impl Engine {
         self: &Rc<Self>,
         request: &Request,
     ) -> Result<Way, DeviceError> {
+        if self.read_from_part(request) {
+            return Ok(Way::ReadHit);
+        }
         let run = BlockRun::touching(request.range);
         let is_whole = request.range.is_aligned(BLOCK_BYTES);
         let room = (!is_whole).then(|| Buffers::from(room_for(run, request)));
         let target = room.as_ref().unwrap_or(&request.buffers);
         self.ahead.until_arrived(run).await;
-        if self.read_from_part(request) {
-            return Ok(Way::ReadHit);
-        }
         let refusal = self.refuses(request);
         let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
         let (hits, missing) = match self.read_blocks(request, run, target).await {

@@ -223,7 +223,7 @@ fn of_write_through(log: &Log, run: BlockRun) -> SmallVec<[Version; 1]> {
             version.state == State::Dirty
                 && !version.marks.contains(Marks::INDEXED)
                 && !version.marks.contains(Marks::CLEANING)
-                && log.part_of(version).is_none()
+                && log.is_whole(version)
         }));
     });
     ours

@@ -122,11 +122,7 @@ impl Weave<'_> {
             true => (run.class, run.heat),
             false => (ClassKey::UNKNOWN, Heat::NONE),
         };
-        let sectors = match run.kind {
-            CheckpointKind::Part(sectors) => Some(sectors),
-            _ => None,
-        };
-        let known = Known { class, heat, sectors };
+        let known = Known { class, heat, sectors: run.kind.sectors() };
         let mut done = 0;
         while done < run.count {
             let first = CoreBlock(run.first.0 + u64::from(done));
@@ -242,10 +238,7 @@ impl Source<'_> {
         // The cleaner may have been about to write it, and nothing else notes its parity. Who was
         // resident at the stop before this life says nothing of who was when it was cut.
         let heat = Heat::NONE;
-        let kind = match run.kind {
-            part @ CheckpointKind::Part(_) => part,
-            _ => CheckpointKind::DirtyReplayed,
-        };
+        let kind = run.kind.sectors().map_or(CheckpointKind::DirtyReplayed, CheckpointKind::Part);
         let first = |position| match self.layout.contains(position) {
             true => table[self.layout.segment_of(position).0 as usize],
             false => Sequence(0),

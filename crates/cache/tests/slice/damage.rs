@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
 use crate::machine::{CORE_BYTES, EXPECTED, options};
-use headpond_block::{BlockDevice, ByteRange};
+use headpond_block::{BlockDevice, Buffer, ByteRange, Runtime};
 use headpond_cache::format::checkpoint;
 use headpond_cache::format::slice_header::{
     CHECKPOINTS_OFFSET, COPY_OFFSETS, HEADER_BYTES, SliceHeader,
@@ -249,16 +249,22 @@ fn new_cache_is_clean() {
     });
 }
 
+/// A cache that was stopped with a few blocks, and where its newest header lies: the one with
+/// sequence 3, whose checkpoint went to area 1.
+async fn stopped(runtime: &Runtime) -> (Bench, Superblock, Buffer) {
+    let bench = Bench::new(runtime).await;
+    let first = bench.open(nop()).await;
+    write(&first, 1, 0..8).await;
+    first.stop().await.unwrap();
+    let superblock = load(&*bench.cache).await.unwrap();
+    let place = bench.cache.memory().slice(header_range(&bench, 1).await);
+    (bench, superblock, place)
+}
+
 #[test]
 fn checkpoint_that_gives_two_blocks_one_place_is_refused() {
     simulate(async |runtime| {
-        let bench = Bench::new(&runtime).await;
-        let first = bench.open(nop()).await;
-        write(&first, 1, 0..8).await;
-        first.stop().await.unwrap();
-        let superblock = load(&*bench.cache).await.unwrap();
-        // The header with sequence 3 is the newest; its checkpoint went to area 1.
-        let place = bench.cache.memory().slice(header_range(&bench, 1).await);
+        let (bench, superblock, place) = stopped(&runtime).await;
         let mut header = SliceHeader::decode(&place.to_vec(), superblock.cache, 0).unwrap();
         let log_bytes = superblock.slices[0].len() - CHECKPOINTS_OFFSET;
         let segments = log_bytes / u64::from(superblock.segment_bytes);
@@ -286,12 +292,7 @@ fn checkpoint_that_gives_two_blocks_one_place_is_refused() {
 #[test]
 fn a_block_ahead_of_the_head_is_refused() {
     simulate(async |runtime| {
-        let bench = Bench::new(&runtime).await;
-        let first = bench.open(nop()).await;
-        write(&first, 1, 0..8).await;
-        first.stop().await.unwrap();
-        let superblock = load(&*bench.cache).await.unwrap();
-        let place = bench.cache.memory().slice(header_range(&bench, 1).await);
+        let (bench, superblock, place) = stopped(&runtime).await;
         let sound = SliceHeader::decode(&place.to_vec(), superblock.cache, 0).unwrap();
         let header = SliceHeader { head: Position(sound.head.0 - 2), ..sound };
         place.copy_from(&header.encode());
