@@ -11,8 +11,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,15 +30,14 @@ impl Serving {
         let directory = tempdir();
         let stop = Arc::new(AtomicBool::new(false));
         let (path, asked) = (directory.path().join("nbd"), Arc::clone(&stop));
+        let (told, listens) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            run(&RunConfig::default(), |ring, runtime| serve_until(ring, runtime, path, asked))
-                .expect("a ring");
+            let serve = |ring, runtime| serve_until(ring, runtime, path, (told, asked));
+            run(&RunConfig::default(), serve).expect("a ring");
         });
-        let serving = Self { directory, stop, thread: Some(thread) };
-        while !serving.path().exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        serving
+        // The path is there before anybody can connect.
+        listens.recv().expect("it listens");
+        Self { directory, stop, thread: Some(thread) }
     }
 
     fn path(&self) -> PathBuf {
@@ -64,9 +63,15 @@ impl Drop for Serving {
     }
 }
 
-async fn serve_until(ring: Ring, runtime: Runtime, path: PathBuf, stop: Arc<AtomicBool>) {
+async fn serve_until(
+    ring: Ring,
+    runtime: Runtime,
+    path: PathBuf,
+    (listens, stop): (mpsc::Sender<()>, Arc<AtomicBool>),
+) {
     let server = ram_server(&runtime);
     let listener = SocketListener::bind_unix(&ring, &path).expect("a socket");
+    listens.send(()).expect("somebody waits for that");
     let serving = server.clone();
     let task = runtime.spawn(async move { serving.serve(Rc::new(listener)).await });
     while !stop.load(Ordering::Relaxed) {
