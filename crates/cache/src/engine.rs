@@ -11,6 +11,7 @@ use crate::checkpoint::Announcement;
 use crate::classes::ClassId;
 use crate::cleaner::{CoreChanges, Unflushed};
 use crate::config::{Checksums, Mode, SliceConfig};
+use crate::core_flushes::CoreFlushes;
 use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
@@ -56,7 +57,7 @@ pub(crate) struct Engine {
     pub written: RefCell<Unflushed>,
     /// Of all slices of this core. Where one fails, the core may have lost whatever it took before
     /// that.
-    pub core_flushes: Rc<Attempts>,
+    pub core_flushes: Rc<CoreFlushes>,
     /// How many had failed when what this slice has there was last looked at for that.
     pub heeded: Cell<u64>,
     /// Writes that did not come from the log, once the core has answered.

@@ -29,6 +29,7 @@ mod cleaning;
 mod completion;
 mod config;
 mod copies;
+mod core_flushes;
 mod create;
 mod dirty_index;
 mod engine;
@@ -61,6 +62,7 @@ pub use cleaning::{
     StripeConfig, UnknownPreset,
 };
 pub use config::{Checksums, Mode, SliceConfig};
+pub use core_flushes::CoreFlushes;
 pub use create::{CreateOptions, bytes_min, consider, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use eviction::{ClassKey, EvictionPolicy, Heat, MINIATURE_BLOCKS, Miniature, ShadowStats};
@@ -80,4 +82,3 @@ pub use stats::{
     Traffic, Way, WayLatency,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, Promise, SegmentIndex, Sequence};
-pub use under_way::Attempts as CoreFlushes;

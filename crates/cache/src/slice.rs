@@ -12,6 +12,7 @@ use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
 use crate::cleaner::{CoreChanges, Progress};
 use crate::config::{Mode, SliceConfig};
+use crate::core_flushes::CoreFlushes;
 use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
 use crate::fit::{check_fit, policy_bytes};
@@ -49,7 +50,7 @@ pub struct Foundation {
     pub label: Option<Rc<dyn CoreLabel>>,
     /// Of all slices of one core: where one hears of a flush that failed, the core may have lost
     /// what any of them wrote.
-    pub core_flushes: Rc<Attempts>,
+    pub core_flushes: Rc<CoreFlushes>,
 }
 
 impl Foundation {

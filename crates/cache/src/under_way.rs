@@ -56,7 +56,7 @@ impl UnderWay {
 /// Attempts at something, of which several may be under way; who relies on those before it waits
 /// for them.
 #[derive(Default)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     under_way: RefCell<UnderWay>,
     ended: Notify,
     failures: Cell<u64>,
@@ -68,12 +68,12 @@ pub struct Attempts {
 pub(crate) struct Attempt<'a>(&'a Attempts, u64);
 
 impl Attempts {
-    pub(crate) fn begin(&self) -> Attempt<'_> {
+    pub fn begin(&self) -> Attempt<'_> {
         Attempt(self, self.under_way.borrow_mut().begin())
     }
 
     /// How many have failed.
-    pub(crate) fn failures(&self) -> u64 {
+    pub fn failures(&self) -> u64 {
         self.failures.get()
     }
 
@@ -81,21 +81,11 @@ impl Attempts {
     ///
     /// # Errors
     /// Where one has failed since there were so many failures.
-    pub(crate) async fn end(&self, failures: u64) -> Outcome {
+    pub async fn end(&self, failures: u64) -> Outcome {
         let begun = self.under_way.borrow().next();
-        self.end_before(begun, failures).await
-    }
-
-    async fn end_before(&self, number: u64, failures: u64) -> Outcome {
-        while self.under_way.borrow().oldest() < number {
+        while self.under_way.borrow().oldest() < begun {
             self.ended.wait().await;
         }
-        self.failed_since(failures)
-    }
-
-    /// # Errors
-    /// Where one has failed since there were so many failures.
-    pub(crate) fn failed_since(&self, failures: u64) -> Outcome {
         match self.failure.borrow().clone() {
             Some(failure) if self.failures.get() > failures => Err(failure),
             _ => Ok(()),
@@ -109,14 +99,6 @@ impl Attempt<'_> {
             self.0.failures.set(self.0.failures.get() + 1);
             self.0.failure.replace(Some(error.clone()));
         }
-    }
-
-    /// Waits for those that began before it.
-    ///
-    /// # Errors
-    /// As [`Attempts::end`].
-    pub async fn end_of_earlier(&self, failures: u64) -> Outcome {
-        self.0.end_before(self.1, failures).await
     }
 }
 

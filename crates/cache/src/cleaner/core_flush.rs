@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::line_map::State;
 use crate::log::{Formed, Log};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
-use headpond_block::{DeviceError, Outcome, Request};
+use headpond_block::{DeviceError, Outcome};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -226,23 +226,16 @@ impl Engine {
     /// Flushes the core: what was written before is clean.
     ///
     /// # Errors
-    /// Where this flush has failed, or one beside it: who has taken blocks along says what became
-    /// of them, and a later flush that succeeds knows nothing of what an earlier one lost.
+    /// Where this flush has failed, or the one before it meanwhile: a flush that succeeds knows
+    /// nothing of what an earlier one lost.
     pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
         self.heed_failures();
-        let failures = self.core_flushes.failures();
-        let flush = self.core_flushes.begin();
         let covered = self.written.borrow_mut().begin_flush();
         let (changes, past) = (self.core_changes.made.get(), self.past_changes.made.get());
         let doubts = self.cleaning.doubts.get();
-        let mut outcome = self.core.submit(Request::flush()).await;
+        let count = |outcome: &Outcome| self.count_core_flush(outcome);
+        let outcome = self.core_flushes.flush(&*self.core, count).await;
         self.cleaning.is_flush_failing.set(outcome.is_err());
-        self.count_core_flush(&outcome);
-        flush.note(&outcome);
-        if outcome.is_ok() {
-            // One that began before may have failed by now, and not have been answered yet.
-            outcome = flush.end_of_earlier(failures).await;
-        }
         match outcome {
             Ok(()) => {
                 self.core_changes.cover(changes);

@@ -26,9 +26,8 @@ struct Forgetful {
     runtime: Runtime,
     /// Of so many flushes one fails; none while this is 0.
     one_fails_of: Cell<u32>,
-    /// What is lost is lost at once, and the flush that fails is answered after the next.
-    is_late: Cell<bool>,
     flushes: Cell<u32>,
+    is_flushing: Cell<bool>,
 }
 
 impl Forgetful {
@@ -39,14 +38,22 @@ impl Forgetful {
             stable,
             runtime: bench.runtime.clone(),
             one_fails_of: Cell::new(1),
-            is_late: Cell::default(),
             flushes: Cell::default(),
+            is_flushing: Cell::default(),
         })
     }
 
     fn fails(&self) -> bool {
         self.flushes.set(self.flushes.get() + 1);
         self.one_fails_of.get() > 0 && self.flushes.get().is_multiple_of(self.one_fails_of.get())
+    }
+}
+
+struct Flushing<'a>(&'a Cell<bool>);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 
@@ -67,15 +74,14 @@ impl BlockDevice for Forgetful {
         Submission::pending(async move {
             // What is written meanwhile is not covered, and is lost as well.
             let covered = self.inner.memory().to_vec();
-            if !fails || !self.is_late.get() {
-                self.runtime.sleep(FLUSH).await;
-            }
+            // Of two that overlap nobody could say which of them an error is about.
+            assert!(!self.is_flushing.replace(true), "one flush at a time");
+            let flushing = Flushing(&self.is_flushing);
+            self.runtime.sleep(FLUSH).await;
+            drop(flushing);
             if fails {
                 let stable = self.stable.memory().to_vec();
                 self.inner.memory().copy_from(&stable);
-                if self.is_late.get() {
-                    self.runtime.sleep(2 * FLUSH).await;
-                }
                 let range = ByteRange::at(0, BLOCK);
                 return Err(DeviceError::new(self.name(), Cause::Media { range }));
             }
@@ -93,12 +99,10 @@ async fn open(bench: &Bench, core: &Rc<Forgetful>, config: SliceConfig) -> Slice
 }
 
 #[test]
-fn flush_that_began_before_another_failed_makes_nothing_clean() {
+fn flush_that_waits_for_one_that_fails_makes_nothing_clean() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
         let core = Forgetful::new(&bench);
-        core.one_fails_of.set(2);
-        core.flushes.set(1);
         let slice = Rc::new(open(&bench, &core, nop()).await);
         let device: &dyn BlockDevice = &*slice;
         device.write(0, block(1)).await.unwrap();
@@ -107,7 +111,7 @@ fn flush_that_began_before_another_failed_makes_nothing_clean() {
         runtime.sleep(FLUSH / 2).await;
         device.write(1 << 20, block(2)).await.unwrap();
         assert!(slice.flush_dirty().await.is_err() && first.await.is_err());
-        assert_eq!(core.flushes.get(), 3);
+        assert_eq!(core.flushes.get(), 1);
         assert_eq!(slice.stats().dirty_bytes, 2 * BLOCK);
         core.one_fails_of.set(0);
         runtime.sleep(Duration::from_secs(1)).await;
@@ -118,23 +122,51 @@ fn flush_that_began_before_another_failed_makes_nothing_clean() {
 }
 
 #[test]
-fn flush_that_is_answered_before_an_earlier_one_that_fails_makes_nothing_clean() {
+fn who_asks_while_a_flush_is_under_way_shares_the_next_one() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
         let core = Forgetful::new(&bench);
-        core.one_fails_of.set(2);
-        core.flushes.set(1);
-        core.is_late.set(true);
-        let slice = open(&bench, &core, SliceConfig { mode: Mode::WriteThrough, ..nop() }).await;
-        let (slice, device) = (Rc::new(slice.clone()), slice);
-        let device: &dyn BlockDevice = &device;
-        device.write(0, block(1)).await.unwrap();
-        let first = runtime.spawn(async move { slice.flush_dirty().await });
-        runtime.sleep(FLUSH / 2).await;
-        assert!(device.flush().await.is_err() && first.await.is_err());
-        assert_eq!(core.flushes.get(), 3);
         core.one_fails_of.set(0);
-        device.flush().await.unwrap();
+        // Nobody flushes but who is asked to.
+        let cleaning = CleaningConfig { core_flush_interval_ms: 60_000, ..nop().cleaning };
+        let config = SliceConfig { mode: Mode::WriteThrough, cleaning, ..nop() };
+        let slice = Rc::new(open(&bench, &core, config).await);
+        let mut callers = Vec::new();
+        for caller in 0..5_u8 {
+            let (slice, asleep) = (Rc::clone(&slice), runtime.clone());
+            callers.push(runtime.spawn(async move {
+                asleep.sleep(FLUSH * u32::from(caller) / 5).await;
+                let device: &dyn BlockDevice = &*slice;
+                device.write(u64::from(caller) << 20, block(caller + 1)).await.unwrap();
+                device.flush().await
+            }));
+        }
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        assert_eq!((core.flushes.get(), slice.stats().counters.cleaning_flushes), (2, 2));
+        for caller in 0..5 {
+            assert_eq!(byte_at(&*core.stable, caller << 20).await.unwrap(), caller as u8 + 1);
+        }
+    });
+}
+
+#[test]
+fn flush_that_its_caller_gives_up_holds_up_nobody() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let core = Forgetful::new(&bench);
+        core.one_fails_of.set(0);
+        let config = SliceConfig { mode: Mode::WriteThrough, ..nop() };
+        let slice = Rc::new(open(&bench, &core, config).await);
+        let device: &dyn BlockDevice = &*slice;
+        device.write(0, block(1)).await.unwrap();
+        let Err(given_up) = device.submit(Request::flush()).now_or() else { panic!("at once") };
+        let other = Rc::clone(&slice);
+        let waits = runtime.spawn(async move { (&*other as &dyn BlockDevice).flush().await });
+        runtime.sleep(FLUSH / 2).await;
+        drop(given_up);
+        waits.await.unwrap();
         assert_eq!(byte_at(&*core.stable, 0).await.unwrap(), 1);
     });
 }

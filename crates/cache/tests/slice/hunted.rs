@@ -538,7 +538,7 @@ fn write_past_the_cache_waits_for_the_flush_that_has_taken_its_block_along() {
             let endless = FaultRule::on(RequestKind::Flush, Fault::Media);
             control.add(FaultRule { after: 100, ..endless.clone() });
             if is_failing {
-                bench.core_faults.add(FaultRule { after: 1, times: Some(1), ..endless });
+                bench.core_faults.add(FaultRule { times: Some(1), ..endless });
             }
             let foundation = bench.foundation();
             let core: Rc<dyn BlockDevice> =

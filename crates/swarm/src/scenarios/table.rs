@@ -255,9 +255,7 @@ table! {
         test CORE_FLUSHES::what_was_written_through_survives_a_core_that_forgets;
         test CORE_FLUSHES::
             what_went_past_the_cache_and_may_be_lost_is_told_to_who_flushes_next;
-        test CORE_FLUSHES::flush_that_began_before_another_failed_makes_nothing_clean;
-        test CORE_FLUSHES::
-            flush_that_is_answered_before_an_earlier_one_that_fails_makes_nothing_clean;
+        test CORE_FLUSHES::flush_that_waits_for_one_that_fails_makes_nothing_clean;
         test CORE_FLUSHES::what_reclaim_carries_on_beside_flushes_that_overlap_is_written_again;
         test CORE_FLUSHES::slices_of_one_core_hear_of_each_others_flushes_that_failed;
     }

@@ -1,0 +1,93 @@
+//! Flushes of a core: one at a time, whoever asks.
+//!
+//! Who asks while one is under way, which may not cover what the core has just taken, waits for the
+//! next, with all who ask meanwhile. So a flush that fails is never answered after one that began
+//! beside it has succeeded, and what the core lost by it never counts as flushed. The kernel keeps
+//! the flushes of a block device apart in the same way.
+
+use headpond_block::sync::Notify;
+use headpond_block::{BlockDevice, DeviceError, Outcome, Request};
+use std::cell::{Cell, RefCell};
+
+/// What the slices of a core know of its flushes.
+#[derive(Default)]
+pub struct CoreFlushes {
+    begun: Cell<u64>,
+    /// The newest that has been answered.
+    answered: Cell<u64>,
+    is_under_way: Cell<bool>,
+    /// One has ended.
+    ended: Notify,
+    failures: Cell<u64>,
+    /// Why the newest failed.
+    failure: RefCell<Option<DeviceError>>,
+}
+
+/// The one that is under way, until this is dropped.
+struct Turn<'a>(&'a CoreFlushes);
+
+impl CoreFlushes {
+    /// Flushes the core: what it has taken by now is stable. `note` is called with what the core
+    /// answers to a flush that was begun for this caller.
+    ///
+    /// # Errors
+    /// Where one has failed since: the core may have lost what the caller relies on.
+    pub(crate) async fn flush(
+        &self,
+        core: &dyn BlockDevice,
+        note: impl FnOnce(&Outcome),
+    ) -> Outcome {
+        let failures = self.failures();
+        let wanted = self.begun.get() + 1;
+        while self.is_under_way.get() && self.answered.get() < wanted {
+            self.ended.wait().await;
+            self.failed_since(failures)?;
+        }
+        if self.answered.get() >= wanted {
+            return Ok(());
+        }
+        let turn = self.begin();
+        let outcome = core.submit(Request::flush()).await;
+        note(&outcome);
+        turn.end(&outcome);
+        outcome
+    }
+
+    /// How many have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// # Errors
+    /// Where one has failed since there were so many failures.
+    pub(crate) fn failed_since(&self, failures: u64) -> Outcome {
+        match self.failure.borrow().clone() {
+            Some(failure) if self.failures.get() > failures => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&self) -> Turn<'_> {
+        self.is_under_way.set(true);
+        self.begun.set(self.begun.get() + 1);
+        Turn(self)
+    }
+}
+
+impl Turn<'_> {
+    fn end(self, outcome: &Outcome) {
+        let flushes = self.0;
+        flushes.answered.set(flushes.begun.get());
+        if let Err(error) = outcome {
+            flushes.failures.set(flushes.failures.get() + 1);
+            flushes.failure.replace(Some(error.clone()));
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.is_under_way.set(false);
+        self.0.ended.notify_all();
+    }
+}
