@@ -44,6 +44,8 @@ use std::time::Duration;
 
 /// After a failed write to the core.
 const BACK_OFF: Duration = Duration::from_millis(500);
+/// So many writes are the mean of how much one carries; it begins high.
+const MEAN_OF_WRITES: u16 = 256;
 
 /// How far the cleaner is.
 pub(crate) struct Progress {
@@ -59,6 +61,8 @@ pub(crate) struct Progress {
     under_way: RefCell<UnderWay>,
     /// What they write.
     blocks_under_way: Cell<u64>,
+    /// How much one of them did of late, in the mean.
+    blocks_per_write: Cell<f64>,
     /// The task waits for something to do.
     pub is_idle: Cell<bool>,
     /// Reclaim waits for what has to go to the core in its order.
@@ -102,6 +106,7 @@ impl Progress {
             alarm: Cell::default(),
             under_way: RefCell::default(),
             blocks_under_way: Cell::default(),
+            blocks_per_write: Cell::new(f64::from(MEAN_OF_WRITES)),
             is_idle: Cell::default(),
             is_space_wanted: Cell::default(),
             cleaned: Cell::default(),
@@ -135,6 +140,8 @@ impl Progress {
     /// Of these blocks; its number.
     fn note_begun(&self, batch: &Batch) -> u64 {
         self.blocks_under_way.set(self.blocks_under_way.get() + batch.len() as u64);
+        let mean = self.blocks_per_write.get();
+        self.blocks_per_write.set(mean + (batch.len() as f64 - mean) / f64::from(MEAN_OF_WRITES));
         self.under_way.borrow_mut().begin()
     }
 

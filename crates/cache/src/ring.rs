@@ -129,6 +129,19 @@ impl Ring {
         self.segments[segment.0 as usize].first
     }
 
+    /// The oldest used segment that began with that record or a later one; the head where none did.
+    pub fn first_from(&self, record: Sequence) -> SegmentIndex {
+        let (tail, mut before, mut end) = (self.tail(), 0, self.used - 1);
+        while before < end {
+            let middle = before + (end - before) / 2;
+            match self.first_record(self.ahead(tail, middle)) < record {
+                true => before = middle + 1,
+                false => end = middle,
+            }
+        }
+        self.ahead(tail, before)
+    }
+
     pub fn firsts(&self) -> Vec<Sequence> {
         self.segments.iter().map(|segment| segment.first).collect()
     }
@@ -181,5 +194,24 @@ mod tests {
         assert_eq!(ring.tail(), SegmentIndex(0));
         assert_eq!(ring.first_record(SegmentIndex(0)), Sequence(5));
         assert_eq!(ring.room(), layout.units_per_segment());
+    }
+
+    #[test]
+    fn segment_of_a_record_is_found_around_the_end() {
+        let layout = SliceLayout::new(ByteRange::at(0, 16 << 20), 256 << 10, 4096).unwrap();
+        let count = layout.segments();
+        let firsts = vec![Sequence(0); count as usize];
+        let start = SegmentIndex(count - 3);
+        let mut ring = Ring::new(&layout, &firsts, start, start, layout.segment_start(start));
+        for index in 1..6 {
+            ring.open_next(&layout, Sequence(10 * index));
+        }
+        for record in 0..60 {
+            let mut expected = ring.tail();
+            while expected != ring.head() && ring.first_record(expected) < Sequence(record) {
+                expected = ring.after(expected);
+            }
+            assert_eq!(ring.first_from(Sequence(record)), expected, "record {record}");
+        }
     }
 }

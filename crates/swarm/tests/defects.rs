@@ -1,7 +1,11 @@
 //! The judge is judged: mistakes made on purpose are found by cases that know nothing of them.
+//!
+//! A defect counts as found where one of so many seeds finds it. Which one did so last is written
+//! down, and tried first: a change of the engines moves some of them, and then all are hunted
+//! through.
 
 use headpond_block::defect::Defect;
-use headpond_swarm::{Hunt, hunt};
+use headpond_swarm::{Failure, Hunt, hunt};
 
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
@@ -20,6 +24,42 @@ const CASES_MAX_SELDOM: u64 = 600;
 const RAREST: Defect = Defect::ReuseBeforeCopiesAreStable;
 const CASES_MAX_RAREST: u64 = 1500;
 
+/// The seeds that found them when all were last hunted through.
+const FOUND_BY: [(Defect, u64); 32] = [
+    (Defect::ReinsertDirtyAsRead, 39),
+    (Defect::CleanBeforeCoreFlush, 15),
+    (Defect::ReuseBeforeCopiesAreStable, 205),
+    (Defect::ReuseBeforeTailMoves, 5),
+    (Defect::ForgetTombstone, 2),
+    (Defect::TombstoneBeforeCoreFlush, 3),
+    (Defect::IgnorePromises, 119),
+    (Defect::ServeBeforeEpochIsDurable, 2),
+    (Defect::WriteThroughOverDirtyIsNotDirty, 152),
+    (Defect::KeepFailedCache, 180),
+    (Defect::FlushIntoMemory, 9),
+    (Defect::MergeWithOldBlock, 8),
+    (Defect::CompleteWithZeros, 31),
+    (Defect::SavePartAsWhole, 51),
+    (Defect::SkipLogFlush, 2),
+    (Defect::SkipCoreFlush, 2),
+    (Defect::SkipChecksum, 3),
+    (Defect::AcknowledgeEarly, 2),
+    (Defect::InsertStaleRead, 16),
+    (Defect::ForgetDirtyAtStop, 3),
+    (Defect::CheckpointBeforeItsBlocks, 17),
+    (Defect::ReplayAfterTheCut, 11),
+    (Defect::PatchTornParity, 210),
+    (Defect::SkipStripeLock, 1),
+    (Defect::EvictSilently, 1),
+    (Defect::SkipIntentMark, 1),
+    (Defect::SkipJournalFlush, 12),
+    (Defect::GuardBeforeFlush, 4),
+    (Defect::FlushAllButOne, 2),
+    (Defect::DropFua, 1),
+    (Defect::WrongCoefficient, 11),
+    (Defect::SkipRepair, 1),
+];
+
 #[test]
 fn every_defect_is_found_within_as_many_seeds_as_it_is_given() {
     let mut missed = Vec::new();
@@ -29,19 +69,25 @@ fn every_defect_is_found_within_as_many_seeds_as_it_is_given() {
             defect if SELDOM.contains(&defect) => CASES_MAX_SELDOM,
             _ => CASES_MAX,
         };
-        let order = Hunt { cases_max, defect: Some(defect), ..Hunt::from_seed(1) };
-        let (tally, failures) = hunt(&order, |_| {});
-        match failures.first() {
+        let found_by = FOUND_BY.iter().find(|(found, _)| *found == defect);
+        let known = found_by.map(|(_, seed)| *seed).filter(|seed| *seed <= cases_max);
+        let found = known.and_then(|seed| first_failure(defect, seed, 1));
+        match found.or_else(|| first_failure(defect, 1, cases_max)) {
             Some(failure) => {
                 let told = failure.offence.to_string();
                 let first = told.lines().next().unwrap_or_default();
-                println!(
-                    "{defect:?}: after {} cases, seed {}: {first:.150}",
-                    tally.cases, failure.seed
-                );
+                let moved = if known == Some(failure.seed) { "" } else { " (not written down)" };
+                println!("{defect:?}: seed {}{moved}: {first:.150}", failure.seed);
             }
             None => missed.push((defect, cases_max)),
         }
     }
     assert!(missed.is_empty(), "not found within so many seeds: {missed:?}");
+}
+
+fn first_failure(defect: Defect, seed: u64, cases_max: u64) -> Option<Failure> {
+    let order = Hunt { cases_max, defect: Some(defect), ..Hunt::from_seed(seed) };
+    let (_, mut failures) = hunt(&order, |_| {});
+    failures.sort_unstable_by_key(|failure| failure.seed);
+    failures.into_iter().next()
 }

@@ -68,11 +68,22 @@ fn before_twelve_drives_too() {
     hold(TWELVE_DISKS, "320M", "4K", 0.1);
 }
 
-/// Reclaim copies four blocks for each that is written, many of them on their way to the core: each
-/// of those would be written there twice.
+/// There the oldest are cleaned first: of what was cleaned in the order of the addresses reclaim
+/// copied six blocks for each that was written, and not two.
 #[test]
 fn before_drives_of_flash_too() {
     hold_for(FOUR_SSDS, "320M", "4K", (0.1, 6));
+}
+
+/// The cache drive is the limit: what it is written faster than the array is what reclaim copies.
+#[test]
+fn before_nvme_drives_as_evenly_as_the_cache_drive_is_written() {
+    let core = FOUR_SSDS.replace("raid = 5", "raid = 10").replace("ssd-dc-960g", "nvme-dc-2t");
+    let windows = online(&core, "size = \"512M\"\nmodel = \"nvme-dc-2t\"\n", 6);
+    let mean = mean(&windows);
+    println!("{mean:.0}/s, by second {windows:?}");
+    assert!(mean > 80_000.0, "{mean:.0}/s: {windows:?}");
+    assert!(windows.iter().all(|it| (it - mean).abs() < 0.1 * mean), "{mean:.0}: {windows:?}");
 }
 
 /// Where blocks take extents from the pool for scattered lines, the pool can be full as well.

@@ -16,6 +16,7 @@ use crate::line_map::{State, Version};
 use crate::log::Log;
 use crate::types::CoreBlock;
 use headpond_block::BLOCK_BYTES;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Longest gap that is closed: longer ones cost the disks more than a second write does.
@@ -32,6 +33,20 @@ impl WriteReach {
         let Some(clean) = clean_blocks(log, end..next.0) else { return false };
         batch.extend(clean);
         true
+    }
+
+    /// Takes into a batch what is dirty beside it, with the clean blocks between where they are all
+    /// there.
+    pub(super) fn take_neighbours(&self, log: &mut Log, batch: &mut Batch) {
+        let last = batch[batch.len() - 1].block;
+        let mut before = Vec::new();
+        let below = (0..batch[0].block.0).rev().map(CoreBlock);
+        take_beside(log, below.take_while(|it| self.spans(*it, last)), |it| before.push(it));
+        before.reverse();
+        batch.insert_many(0, before);
+        let first = batch[0].block;
+        let above = (last.0 + 1..).map(CoreBlock);
+        take_beside(log, above.take_while(|it| self.spans(first, *it)), |it| batch.push(it));
     }
 
     /// Completes a batch to its stripe, where half of it is dirty and the rest cached.
@@ -86,12 +101,37 @@ impl Engine {
     }
 }
 
+/// Chooses what is dirty of some blocks, in their order, up to the first that is neither that nor
+/// part of a gap that can be closed.
+fn take_beside(
+    log: &mut Log,
+    blocks: impl Iterator<Item = CoreBlock>,
+    mut take: impl FnMut(Version),
+) {
+    let mut gap = SmallVec::<[Version; GAP_BLOCKS_MAX as usize]>::new();
+    for block in blocks {
+        let Some(version) = log.map.newest(block) else { return };
+        if version.waits_for_cleaner() {
+            log.choose(&version);
+            gap.drain(..).for_each(&mut take);
+            take(version);
+        } else if is_clean(log, &version) && gap.len() < GAP_BLOCKS_MAX as usize {
+            gap.push(version);
+        } else {
+            return;
+        }
+    }
+}
+
+fn is_clean(log: &Log, version: &Version) -> bool {
+    matches!(version.state, State::Written | State::Clean) && log.is_whole(version)
+}
+
 /// The clean versions of some blocks, where all of them are cached and nothing newer is under way.
 fn clean_blocks(log: &Log, blocks: Range<u64>) -> Option<Vec<Version>> {
     let clean = |block| {
         let version = log.map.newest(CoreBlock(block))?;
-        let is_there = matches!(version.state, State::Written | State::Clean);
-        (is_there && log.is_whole(&version)).then_some(version)
+        is_clean(log, &version).then_some(version)
     };
     blocks.map(clean).collect()
 }

@@ -116,6 +116,8 @@ impl Engine {
             is_busy: !(self.busy.is_idle() && self.reading.is_idle()),
             has_waiters: self.has_waiters(),
             head: log.age_now(),
+            is_rotational: self.core.geometry().rotational,
+            blocks_per_write: self.cleaning.blocks_per_write.get(),
         }
     }
 
@@ -204,6 +206,11 @@ impl Engine {
             && reach.goes_on(&versions, next.block)
         {
             versions.extend(round.pop_front());
+        }
+        if self.cleaning.policy.borrow().completes_stripes() {
+            let mut log = self.log.borrow_mut();
+            reach.take_neighbours(&mut log, &mut versions);
+            reach.complete_stripe(&log, &mut versions);
         }
         Some(versions)
     }

@@ -23,6 +23,10 @@ pub(crate) struct Load {
     pub has_waiters: bool,
     /// What is written from now on lies behind this.
     pub head: Age,
+    /// Address distance costs the core time.
+    pub is_rotational: bool,
+    /// That a core write has carried of late, in the mean.
+    pub blocks_per_write: f64,
 }
 
 /// How hard to work.
@@ -121,6 +125,8 @@ impl Load {
             is_busy: false,
             has_waiters: false,
             head: Age::default(),
+            is_rotational: true,
+            blocks_per_write: 1.0,
         }
     }
 }

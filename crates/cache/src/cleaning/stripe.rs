@@ -5,28 +5,44 @@
 //! and for writes that wait, it is as many writes as the core can use; so it is where nobody asks
 //! for anything, with a quarter of them: who comes then waits for no more.
 //!
+//! Where address distance costs the core nothing, and dirt is so scattered that the order of the
+//! addresses makes no longer writes, the oldest go first: what is overwritten soon is young, and
+//! reclaim then finds little in the oldest segments that it has to copy.
+//!
 //! **Source**: STOW (ATC '09) and WOW (FAST '05) for the order and whole stripes, bcache for the
 //! controller (`pi`). Completing stripes and gaps from clean blocks that are cached is ours.
 
 use super::config::{CleaningConfig, StripeConfig};
 use super::pi::Controller;
-use super::policy::{Choice, Dirt, Load, Policy, Speed};
+use super::policy::{Age, Choice, Dirt, Load, Policy, Speed};
+use super::rounds::round;
 use headpond_block::Instant;
 use std::time::Duration;
 
 /// Share of the writes in flight while nobody asks for anything.
 const IDLE_SHARE: u32 = 4;
+/// Core writes of fewer blocks in the mean gain little from the order of the addresses.
+const SCATTERED_BELOW: f64 = 1.25;
+/// Of the oldest blocks, so many are put in the order of their addresses together.
+const ROUND_BLOCKS: usize = 1024;
 
 pub(crate) struct Stripe {
     config: StripeConfig,
     controller: Controller,
     /// How many requests there had been when, of which that was seen first.
     seen: Option<(u64, Instant)>,
+    /// How far the log has been gone through for the oldest blocks.
+    walked: Age,
 }
 
 impl Stripe {
     pub fn new(config: &CleaningConfig) -> Self {
-        Self { config: config.stripe, controller: Controller::default(), seen: None }
+        Self {
+            config: config.stripe,
+            controller: Controller::default(),
+            seen: None,
+            walked: Age::default(),
+        }
     }
 
     /// When nobody will have asked for anything for long enough.
@@ -67,8 +83,20 @@ impl Policy for Stripe {
         Speed { in_flight_max: paced.max(idle), ask_again }
     }
 
-    fn choose(&mut self, _load: &Load, _dirt: &mut dyn Dirt) -> Choice {
-        Choice::Sweep
+    fn choose(&mut self, load: &Load, dirt: &mut dyn Dirt) -> Choice {
+        if load.is_rotational || load.blocks_per_write >= SCATTERED_BELOW {
+            return Choice::Sweep;
+        }
+        let blocks = dirt.oldest(&mut self.walked, load.head, ROUND_BLOCKS);
+        match blocks.is_empty() {
+            // Whatever has become dirty again behind that place the sweep finds.
+            true => Choice::Sweep,
+            false => round(blocks),
+        }
+    }
+
+    fn failed(&mut self) {
+        self.walked = Age::default();
     }
 
     fn completes_stripes(&self) -> bool {
@@ -78,7 +106,9 @@ impl Policy for Stripe {
 
 #[cfg(test)]
 mod tests {
+    use super::super::policy::Chunk;
     use super::*;
+    use crate::types::{BlockRun, CoreBlock, Sequence};
 
     fn at(ms: u64) -> Instant {
         Instant::START + Duration::from_millis(ms)
@@ -103,6 +133,51 @@ mod tests {
         let mut stripe = Stripe::new(&CleaningConfig::default());
         let load = Load { has_waiters: true, ..busy(10) };
         assert_eq!(stripe.speed(&load).in_flight_max, 1024);
+    }
+
+    /// Blocks that were written in descending order.
+    struct Written(Vec<CoreBlock>);
+
+    impl Dirt for Written {
+        fn oldest(&mut self, from: &mut Age, until: Age, most: usize) -> Vec<CoreBlock> {
+            let first = from.slot as usize;
+            let end = (until.slot as usize).min(first + most);
+            from.slot = end as u32;
+            self.0[first..end].to_vec()
+        }
+
+        fn dirtiest(&self) -> Option<Chunk> {
+            None
+        }
+
+        fn run_of(&self, chunk: Chunk) -> BlockRun {
+            BlockRun { first: CoreBlock(u64::from(chunk.0)), count: 1 }
+        }
+
+        fn dirty_in(&mut self, _: BlockRun, _: usize) -> Vec<CoreBlock> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn the_oldest_go_first_where_the_order_of_the_addresses_gains_nothing() {
+        let mut written = Written((0..1500).rev().map(CoreBlock).collect());
+        let head = Age { segment: Sequence(0), slot: 1500 };
+        let flat = Load { is_rotational: false, head, ..busy(800) };
+        let mut stripe = Stripe::new(&CleaningConfig::default());
+        let turns = Load { is_rotational: true, ..flat };
+        let long = Load { blocks_per_write: 4.0, ..flat };
+        assert_eq!(
+            [turns, long].map(|load| stripe.choose(&load, &mut written)),
+            [Choice::Sweep, Choice::Sweep]
+        );
+        let ascending =
+            |blocks: std::ops::Range<u64>| Choice::Round(blocks.map(CoreBlock).collect());
+        let choices: [Choice; 3] = std::array::from_fn(|_| stripe.choose(&flat, &mut written));
+        let expected = [ascending(476..1500), ascending(0..476), Choice::Sweep];
+        assert_eq!(choices, expected);
+        stripe.failed();
+        assert_eq!(stripe.choose(&flat, &mut written), ascending(476..1500));
     }
 
     #[test]

@@ -59,10 +59,7 @@ impl Log {
 
     /// The used segment in which a walk from `from` begins, and the slot in it.
     fn begin_of_walk(&self, from: Age) -> (SegmentIndex, u32) {
-        let mut segment = self.ring.tail();
-        while segment != self.ring.head() && self.ring.first_record(segment) < from.segment {
-            segment = self.ring.after(segment);
-        }
+        let segment = self.ring.first_from(from.segment);
         let is_there = self.ring.first_record(segment) == from.segment;
         (segment, if is_there { from.slot } else { 0 })
     }

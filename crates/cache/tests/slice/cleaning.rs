@@ -1,7 +1,7 @@
 //! What each policy does with dirty data, seen from outside: when, in which order, in which writes.
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
-use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED};
+use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
 use headpond_block::decorators::{Fault, FaultRule, ProbeDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
@@ -9,7 +9,7 @@ use headpond_block::{
 };
 use headpond_cache::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, Foundation, Slice,
-    SliceConfig, load,
+    SliceConfig, create, load,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,7 +25,11 @@ struct Watched {
 
 impl Watched {
     async fn new(runtime: &Runtime, cleaning: CleaningConfig) -> Self {
-        let bench = Bench::new(runtime).await;
+        Self::on(Bench::new(runtime).await, cleaning).await
+    }
+
+    async fn on(bench: Bench, cleaning: CleaningConfig) -> Self {
+        let runtime = &bench.runtime;
         let stripe = StripeGeometry { strip_bytes: 2 * 4096, width_bytes: 8 * 4096 };
         let geometry = Geometry {
             stability: Stability::Flushable,
@@ -200,6 +204,39 @@ fn stripe_that_is_half_dirty_is_completed_from_the_cache() {
         let counters = watched.slice.stats().counters;
         assert_eq!(counters.filled_blocks - before.filled_blocks, 4);
         assert_eq!(counters.full_stripe_writes - before.full_stripe_writes, 1);
+        watched.slice.self_check();
+    });
+}
+
+/// This core does not turn.
+#[test]
+fn scattered_dirt_goes_oldest_first_with_what_is_dirty_beside_it() {
+    simulate(async |runtime| {
+        let cache = Rc::new(RamDevice::with_geometry("cache", Geometry::of_size(4 * CACHE_BYTES)));
+        let bench = Bench { cache, ..Bench::new(&runtime).await };
+        create(&*bench.cache, &options(4096)).await.unwrap();
+        let watched = Watched::on(bench, CleaningConfig::default()).await;
+        for round in 0..2 {
+            for number in 0..1200 {
+                watched.write(number * 13 % 1200 * 8, round).await;
+            }
+            watched.slice.flush_dirty().await.unwrap();
+        }
+        watched.set(with(CleaningPolicy::Nop));
+        // A stripe of each, here and there: more than are put in order together.
+        let order: Vec<u64> = (0..1201).map(|number| number * 700 % 1201 * 8).collect();
+        for number in order.iter().copied().chain([order[5] + 1]) {
+            watched.write(number, 3).await;
+        }
+        let before = watched.core.snapshot().writes.requests;
+        watched.set(CleaningConfig::default());
+        watched.sleep(seconds(10)).await;
+        assert_eq!(watched.dirty(), 0);
+        let writes = watched.core.snapshot().writes.requests - before;
+        assert_eq!(writes, 1201, "the last one goes with one of the first");
+        let youngest: Vec<_> = order[1024..].iter().map(|number| (*number, 1)).collect();
+        let last = watched.core_writes();
+        assert!(last.len() > 40 && last.iter().all(|it| youngest.contains(it)), "{last:?}");
         watched.slice.self_check();
     });
 }
