@@ -1,4 +1,5 @@
-//! The cleaner: carries dirty data to the core, in address order, so that it becomes clean.
+//! The cleaner: carries dirty data to the core, in address order or as the policy has it, so that
+//! it becomes clean.
 //!
 //! 1. Take neighbouring dirty blocks of one stripe from the index; 2. under the lock on the blocks,
 //!    write those that are still current; they are *written*; 3. when enough is written, or long

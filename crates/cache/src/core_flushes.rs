@@ -3,7 +3,8 @@
 //! Who asks while one is under way, which may not cover what the core has just taken, waits for the
 //! next, with all who ask meanwhile. So a flush that fails is never answered after one that began
 //! beside it has succeeded, and what the core lost by it never counts as flushed. The kernel keeps
-//! the flushes of a block device apart in the same way.
+//! the flushes of a block device apart in the same way. Where a caller is dropped while its flush
+//! is under way, the next one begins beside that.
 
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, DeviceError, Outcome, Request};

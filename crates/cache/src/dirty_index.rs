@@ -165,6 +165,23 @@ impl DirtyIndex {
         self.gathers
     }
 
+    /// A block has been chosen by somebody who does not sweep: where nothing else of its region
+    /// waits, the sweep need not enter that. `waits` is asked about runs of it.
+    pub fn chosen(&mut self, block: CoreBlock, waits: impl Fn(BlockRun) -> bool) {
+        if self.gathers || !self.is_marked(block) {
+            return;
+        }
+        let region = block.0 >> self.shift;
+        let first = region << self.shift;
+        let end = (first + (1 << self.shift)).min(self.core_blocks);
+        let mut pieces = (first..end)
+            .step_by(ASKED_MAX as usize)
+            .map(|start| BlockRun { first: CoreBlock(start), count: ASKED_MAX.min(end - start) });
+        if !pieces.any(waits) {
+            self.unmark(region);
+        }
+    }
+
     /// Enters the next regions of the sweep; `dirty_in` adds the dirty blocks of some runs, which
     /// ascend, in their order.
     pub fn enter(&mut self, mut dirty_in: impl FnMut(&[BlockRun], &mut Vec<CoreBlock>)) {
@@ -381,6 +398,24 @@ mod tests {
         }
         let swept = sweep_of(&mut index, &mut dirty);
         assert_eq!(swept[NAMED_MAX - 1..], [400_000, 500_000, 600_000, 0]);
+    }
+
+    #[test]
+    fn region_of_which_all_was_chosen_is_not_entered() {
+        for blocks_per_region in [4, 128] {
+            let mut index = DirtyIndex::new(1 << 20, 1 << 20, blocks_per_region);
+            let mut dirty = BTreeSet::from([0, blocks_per_region - 1, 5 * blocks_per_region]);
+            dirty.iter().for_each(|block| index.push(CoreBlock(*block)));
+            for block in [blocks_per_region - 1, 0] {
+                assert!(index.contains(CoreBlock(0)), "something of it waits");
+                dirty.remove(&block);
+                index.chosen(CoreBlock(block), |run| {
+                    dirty.iter().any(|it| run.contains(CoreBlock(*it)))
+                });
+            }
+            assert!(!index.contains(CoreBlock(0)) && !index.is_empty());
+            assert_eq!(sweep_of(&mut index, &mut dirty), [5 * blocks_per_region]);
+        }
     }
 
     #[test]

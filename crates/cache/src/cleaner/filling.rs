@@ -10,6 +10,7 @@
 //! - Nothing but dirty blocks changes its state by such a write.
 
 use super::batches::{Batch, WriteReach};
+use super::guide::choose;
 use super::writing::Held;
 use crate::engine::Engine;
 use crate::line_map::{State, Version};
@@ -110,15 +111,15 @@ fn take_beside(
 ) {
     let mut gap = SmallVec::<[Version; GAP_BLOCKS_MAX as usize]>::new();
     for block in blocks {
-        let Some(version) = log.map.newest(block) else { return };
-        if version.waits_for_cleaner() {
-            log.choose(&version);
+        if let Some(version) = choose(log, block) {
             gap.drain(..).for_each(&mut take);
             take(version);
-        } else if is_clean(log, &version) && gap.len() < GAP_BLOCKS_MAX as usize {
-            gap.push(version);
-        } else {
-            return;
+            continue;
+        }
+        let clean = log.map.newest(block).filter(|version| is_clean(log, version));
+        match clean {
+            Some(version) if gap.len() < GAP_BLOCKS_MAX as usize => gap.push(version),
+            _ => return,
         }
     }
 }

@@ -175,7 +175,8 @@ impl Engine {
                 // Those on their way to the log are met again when they are there.
                 Choice::Round(blocks) => {
                     if self.begin_round(&blocks) > 0 && self.cleaning.round.borrow().is_empty() {
-                        return None;
+                        let sweeps = self.cleaning.policy.borrow().completes_stripes();
+                        return sweeps.then(|| self.sweep()).flatten();
                     }
                 }
             }
@@ -221,5 +222,6 @@ impl Engine {
 pub(super) fn choose(log: &mut Log, block: CoreBlock) -> Option<Version> {
     let version = log.map.newest(block).filter(Version::waits_for_cleaner)?;
     log.choose(&version);
+    log.chosen_past_index(block);
     Some(version)
 }

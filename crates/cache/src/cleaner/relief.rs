@@ -10,7 +10,7 @@
 //! to copy.
 
 use super::batches::Batch;
-use crate::cleaning::{Age, Dirt};
+use crate::cleaning::{Age, Dirt, Walk};
 use crate::engine::Engine;
 use crate::line_map::Version;
 use smallvec::smallvec;
@@ -64,11 +64,11 @@ impl Engine {
         let mut walked = self.cleaning.relief.walked.get();
         let mut log = self.log.borrow_mut();
         let head = log.age_now();
-        let mut blocks = log.oldest(&mut walked, head, BLOCKS);
+        let mut blocks = log.oldest(&mut walked, head, Walk::of(BLOCKS));
         if blocks.is_empty() {
             // Perhaps something behind has become dirty again.
             walked = Age::default();
-            blocks = log.oldest(&mut walked, head, BLOCKS);
+            blocks = log.oldest(&mut walked, head, Walk::of(BLOCKS));
         }
         self.cleaning.relief.walked.set(walked);
         blocks.sort_unstable();

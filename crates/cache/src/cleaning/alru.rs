@@ -17,7 +17,7 @@
 //! what has stayed dirty for all that time).
 
 use super::config::AlruConfig;
-use super::policy::{Age, Choice, Dirt, Load, Policy, Speed};
+use super::policy::{Age, Choice, Dirt, Load, Policy, Speed, Walk};
 use super::rounds::{Rounds, round};
 use headpond_block::Instant;
 use std::collections::VecDeque;
@@ -136,7 +136,7 @@ impl Policy for Alru {
         }
         let until = self.stale_until(load);
         let most = self.config.flush_max_buffers as usize;
-        let blocks = dirt.oldest(&mut self.walked, until, most);
+        let blocks = dirt.oldest(&mut self.walked, until, Walk::of(most));
         if blocks.is_empty() {
             let is_through = self.walked >= until;
             let pause = if is_through { self.wake_up().max(self.grain()) } else { SOON };

@@ -34,7 +34,7 @@ pub use config::{
 };
 pub(crate) use courtesy::{Beside, ClientRead, Courtesy};
 pub(crate) use depth::Depth;
-pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy};
+pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy, Walk};
 pub use presets::{CleaningPreset, UnknownPreset};
 pub(crate) use throttle::Throttle;
 

@@ -59,15 +59,30 @@ pub(crate) struct Age {
     pub slot: u32,
 }
 
+/// How far one walk along the log goes at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub blocks: usize,
+    /// Places that are looked at; nobody else has a turn meanwhile.
+    pub slots: u64,
+}
+
+impl Walk {
+    /// For who comes again later where the blocks are far apart.
+    pub fn of(blocks: usize) -> Self {
+        Self { blocks, slots: 1 << 20 }
+    }
+}
+
 /// A region of the core whose dirty blocks are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Chunk(pub u32);
 
 /// The dirty blocks, in the orders in which policies want them.
 pub(crate) trait Dirt {
-    /// Up to `most` blocks that were last written before `until`, the oldest first, from `from` on,
-    /// which moves with them.
-    fn oldest(&mut self, from: &mut Age, until: Age, most: usize) -> Vec<CoreBlock>;
+    /// Up to so many blocks that were last written before `until`, the oldest first, from `from`
+    /// on, which moves with them.
+    fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock>;
 
     /// A chunk of those that are the dirtiest; only where chunks are counted.
     fn dirtiest(&self) -> Option<Chunk>;

@@ -14,7 +14,7 @@
 
 use super::config::{CleaningConfig, StripeConfig};
 use super::pi::Controller;
-use super::policy::{Age, Choice, Dirt, Load, Policy, Speed};
+use super::policy::{Age, Choice, Dirt, Load, Policy, Speed, Walk};
 use super::rounds::round;
 use headpond_block::Instant;
 use std::time::Duration;
@@ -23,8 +23,9 @@ use std::time::Duration;
 const IDLE_SHARE: u32 = 4;
 /// Core writes of fewer blocks in the mean gain little from the order of the addresses.
 const SCATTERED_BELOW: f64 = 1.25;
-/// Of the oldest blocks, so many are put in the order of their addresses together.
-const ROUND_BLOCKS: usize = 1024;
+/// Of the oldest blocks, so many are put in the order of their addresses together. Where there are
+/// fewer in so many places, requests come first.
+const ROUND: Walk = Walk { blocks: 1024, slots: 1 << 12 };
 
 pub(crate) struct Stripe {
     config: StripeConfig,
@@ -87,9 +88,9 @@ impl Policy for Stripe {
         if load.is_rotational || load.blocks_per_write >= SCATTERED_BELOW {
             return Choice::Sweep;
         }
-        let blocks = dirt.oldest(&mut self.walked, load.head, ROUND_BLOCKS);
+        let blocks = dirt.oldest(&mut self.walked, load.head, ROUND);
         match blocks.is_empty() {
-            // Whatever has become dirty again behind that place the sweep finds.
+            // The next are far off, on their way to the log, or dirty again behind that place.
             true => Choice::Sweep,
             false => round(blocks),
         }
@@ -139,9 +140,9 @@ mod tests {
     struct Written(Vec<CoreBlock>);
 
     impl Dirt for Written {
-        fn oldest(&mut self, from: &mut Age, until: Age, most: usize) -> Vec<CoreBlock> {
+        fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock> {
             let first = from.slot as usize;
-            let end = (until.slot as usize).min(first + most);
+            let end = (until.slot as usize).min(first + most.blocks);
             from.slot = end as u32;
             self.0[first..end].to_vec()
         }

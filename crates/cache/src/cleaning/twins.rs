@@ -1,7 +1,7 @@
 //! Policies beside naive ones that do the same with lists and without thrift.
 
 use super::config::{AcpConfig, AlruConfig};
-use super::policy::{Age, Choice, Chunk, Dirt, Load, Policy};
+use super::policy::{Age, Choice, Chunk, Dirt, Load, Policy, Walk};
 use super::{Chunks, acp::Acp, alru::Alru};
 use crate::types::{BlockRun, CoreBlock, Sequence};
 use headpond_block::Instant;
@@ -50,11 +50,11 @@ impl Fake {
 }
 
 impl Dirt for Fake {
-    fn oldest(&mut self, from: &mut Age, until: Age, most: usize) -> Vec<CoreBlock> {
+    fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock> {
         let mut blocks = Vec::new();
         for (place, (block, is_dirty)) in self.places.iter().enumerate() {
             let age = self.age(place);
-            if age < *from || age >= until || blocks.len() >= most {
+            if age < *from || age >= until || blocks.len() >= most.blocks {
                 continue;
             }
             *from = self.age(place + 1);
@@ -62,7 +62,7 @@ impl Dirt for Fake {
                 blocks.push(*block);
             }
         }
-        *from = (*from).max(if blocks.len() < most { until } else { *from });
+        *from = (*from).max(if blocks.len() < most.blocks { until } else { *from });
         blocks
     }
 

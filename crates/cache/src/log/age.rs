@@ -1,12 +1,9 @@
 //! The dirty blocks as policies see them: by age, which is the order of the log, and by region.
 
 use super::Log;
-use crate::cleaning::{Age, Chunk, Chunks, Dirt};
+use crate::cleaning::{Age, Chunk, Chunks, Dirt, Walk};
 use crate::line_map::{Marks, State, Version};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
-
-/// Slots that one walk along the log looks at: more are left for the next.
-const SLOTS_PER_WALK: u64 = 1 << 20;
 
 impl Log {
     /// Has the dirty blocks counted by chunk from now on, or no longer.
@@ -66,13 +63,13 @@ impl Log {
 }
 
 impl Dirt for Log {
-    fn oldest(&mut self, from: &mut Age, until: Age, most: usize) -> Vec<CoreBlock> {
+    fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock> {
         let (mut segment, mut slot) = self.begin_of_walk(*from);
-        let (mut blocks, mut left) = (Vec::new(), SLOTS_PER_WALK);
+        let (mut blocks, mut left) = (Vec::new(), most.slots);
         let each = self.layout.slots_per_segment() as u32;
         loop {
             let age = Age { segment: self.ring.first_record(segment), slot };
-            if age >= until || blocks.len() >= most || left == 0 {
+            if age >= until || blocks.len() >= most.blocks || left == 0 {
                 break;
             }
             left -= 1;

@@ -16,7 +16,7 @@
 //! **Not here**: I/O, and how fast (`cleaning/ordered`).
 
 use super::Log;
-use crate::cleaning::{Age, Dirt};
+use crate::cleaning::{Age, Dirt, Walk};
 use crate::line_map::{Marks, State, Version};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
 use serde::Serialize;
@@ -174,7 +174,7 @@ impl Log {
                 kept.version
             })
             .collect();
-        let blocks = self.oldest(&mut walked, end, most.saturating_sub(chosen.len()));
+        let blocks = self.next_oldest(&mut walked, end, most.saturating_sub(chosen.len()));
         for block in blocks {
             let is_older = |version: &Version| self.age_of(version.slot) < end;
             let Some(version) = self.map.published(block).filter(is_older) else { continue };
@@ -211,14 +211,16 @@ impl Log {
 
     /// Whether the core lacks nothing from before `end`, not even what cannot be read.
     fn has_passed_all(&mut self, end: Age) -> bool {
-        let mut walked = Age::default();
+        self.next_oldest(&mut Age::default(), end, 1).is_empty()
+    }
+
+    /// The oldest from `walked` on, however far that is.
+    fn next_oldest(&mut self, walked: &mut Age, end: Age, most: usize) -> Vec<CoreBlock> {
         loop {
-            let before = walked;
-            if !self.oldest(&mut walked, end, 1).is_empty() {
-                return false;
-            }
-            if walked >= end || walked == before {
-                return true;
+            let before = *walked;
+            let blocks = self.oldest(walked, end, Walk::of(most));
+            if !blocks.is_empty() || *walked >= end || *walked == before {
+                return blocks;
             }
         }
     }

@@ -111,6 +111,16 @@ impl Log {
         self.map.dirty_blocks()
     }
 
+    /// A block has been chosen past the index, which need not name its region for it.
+    pub fn chosen_past_index(&mut self, block: CoreBlock) {
+        let map = &self.map;
+        self.dirty.chosen(block, |run| {
+            let mut is_any = false;
+            map.each_waiting(&[run], |_| is_any = true);
+            is_any
+        });
+    }
+
     /// Has the indexes name what is dirty next, each for as long as there may be something.
     #[inline]
     pub fn name_dirty(&mut self) {
