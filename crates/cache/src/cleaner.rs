@@ -34,7 +34,7 @@ use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::Version;
 use crate::types::{BlockRun, CoreBlock};
-use crate::under_way::UnderWay;
+use crate::under_way::{Failures, UnderWay};
 use batches::Batch;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{Cause, DeviceError, Instant, Outcome, Submission};
@@ -74,9 +74,7 @@ pub(crate) struct Progress {
     pub drainers: Cell<u32>,
     /// The index has been looked through as far as the pace allows.
     pub swept: Notify,
-    /// The newest failure, and how many there were.
-    pub failure: RefCell<Option<DeviceError>>,
-    pub failures: Cell<u64>,
+    failures: Failures,
     /// Writes of replayed blocks that the requests leave room for.
     leisure: Cell<u32>,
     /// What the core can use at once.
@@ -113,8 +111,7 @@ impl Progress {
             cleaned: Cell::default(),
             drainers: Cell::default(),
             swept: Notify::default(),
-            failure: RefCell::default(),
-            failures: Cell::default(),
+            failures: Failures::default(),
             leisure: Cell::default(),
             depth: Cell::default(),
             courtesy: RefCell::default(),
@@ -221,8 +218,7 @@ impl Engine {
 
     fn back_off(self: &Rc<Self>, error: DeviceError) {
         self.cleaning.policy.borrow_mut().failed();
-        self.cleaning.failure.replace(Some(error));
-        self.cleaning.failures.set(self.cleaning.failures.get() + 1);
+        self.cleaning.failures.note(&Err(error));
         let until = self.runtime.now() + BACK_OFF;
         if self.cleaning.back_off_until.replace(Some(until)).is_some() {
             return;
@@ -287,7 +283,7 @@ impl Engine {
     /// The core's, and how much stays dirty.
     pub(crate) async fn clean_all(self: &Rc<Self>) -> Result<(), CleanError> {
         self.settle().await;
-        let failures = self.cleaning.failures.get();
+        let failures = self.cleaning.failures.count();
         let failed_throughs = self.throughs.failures();
         let failed_flushes = self.core_flushes.failures();
         let drain = Drain::begin(self);
@@ -304,8 +300,7 @@ impl Engine {
             // Not for what the cleaner itself waits for: it may find that nothing is left to do.
             let wake = self.cleaning.swept.wait();
             // Whoever else drains is told as well.
-            let has_failed = self.cleaning.failures.get() > failures;
-            let failure = self.cleaning.failure.borrow().clone().filter(|_| has_failed);
+            let failed = self.cleaning.failures.since(failures);
             let (blocks, is_chosen) = {
                 let log = self.log.borrow();
                 let is_chosen = match log.order_stats() {
@@ -318,7 +313,7 @@ impl Engine {
                 // Not for what is chosen later: there may always be more.
                 chosen = Some(self.cleaning.under_way.borrow().next());
             }
-            if let Some(source) = failure {
+            if let Err(source) = failed {
                 return Err(CleanError::Core { blocks, source });
             }
             if chosen.is_some_and(|end| self.cleaning.under_way.borrow().oldest() >= end) {

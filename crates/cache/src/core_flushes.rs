@@ -6,9 +6,10 @@
 //! the flushes of a block device apart in the same way. Where a caller is dropped while its flush
 //! is under way, the next one begins beside that.
 
+use crate::under_way::Failures;
 use headpond_block::sync::Notify;
-use headpond_block::{BlockDevice, DeviceError, Outcome, Request};
-use std::cell::{Cell, RefCell};
+use headpond_block::{BlockDevice, Outcome, Request};
+use std::cell::Cell;
 
 /// What the slices of a core know of its flushes.
 #[derive(Default)]
@@ -19,9 +20,7 @@ pub struct CoreFlushes {
     is_under_way: Cell<bool>,
     /// One has ended.
     ended: Notify,
-    failures: Cell<u64>,
-    /// Why the newest failed.
-    failure: RefCell<Option<DeviceError>>,
+    failures: Failures,
 }
 
 /// The one that is under way, until this is dropped.
@@ -56,16 +55,13 @@ impl CoreFlushes {
 
     /// How many have failed.
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.get()
+        self.failures.count()
     }
 
     /// # Errors
     /// Where one has failed since there were so many failures.
     pub(crate) fn failed_since(&self, failures: u64) -> Outcome {
-        match self.failure.borrow().clone() {
-            Some(failure) if self.failures.get() > failures => Err(failure),
-            _ => Ok(()),
-        }
+        self.failures.since(failures)
     }
 
     fn begin(&self) -> Turn<'_> {
@@ -79,10 +75,7 @@ impl Turn<'_> {
     fn end(self, outcome: &Outcome) {
         let flushes = self.0;
         flushes.answered.set(flushes.begun.get());
-        if let Err(error) = outcome {
-            flushes.failures.set(flushes.failures.get() + 1);
-            flushes.failure.replace(Some(error.clone()));
-        }
+        flushes.failures.note(outcome);
     }
 }
 

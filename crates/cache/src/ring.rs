@@ -180,13 +180,20 @@ mod tests {
     use super::*;
     use headpond_block::ByteRange;
 
-    #[test]
-    fn ring_runs_around_and_frees_in_order() {
+    /// A ring whose only used segment has so many behind it, up to the end of the log.
+    fn ring_before_the_end(behind: u32) -> (SliceLayout, Ring) {
         let layout = SliceLayout::new(ByteRange::at(0, 16 << 20), 256 << 10, 4096).unwrap();
         let count = layout.segments();
         let firsts = vec![Sequence(0); count as usize];
-        let start = SegmentIndex(count - 1);
-        let mut ring = Ring::new(&layout, &firsts, start, start, layout.segment_start(start));
+        let start = SegmentIndex(count - 1 - behind);
+        let ring = Ring::new(&layout, &firsts, start, start, layout.segment_start(start));
+        (layout, ring)
+    }
+
+    #[test]
+    fn ring_runs_around_and_frees_in_order() {
+        let (layout, mut ring) = ring_before_the_end(0);
+        let start = ring.head();
         assert_eq!((ring.used(), ring.tail()), (1, start));
         ring.open_next(&layout, Sequence(5));
         assert_eq!((ring.head(), ring.tail()), (SegmentIndex(0), start));
@@ -198,11 +205,7 @@ mod tests {
 
     #[test]
     fn segment_of_a_record_is_found_around_the_end() {
-        let layout = SliceLayout::new(ByteRange::at(0, 16 << 20), 256 << 10, 4096).unwrap();
-        let count = layout.segments();
-        let firsts = vec![Sequence(0); count as usize];
-        let start = SegmentIndex(count - 3);
-        let mut ring = Ring::new(&layout, &firsts, start, start, layout.segment_start(start));
+        let (layout, mut ring) = ring_before_the_end(2);
         for index in 1..6 {
             ring.open_next(&layout, Sequence(10 * index));
         }

@@ -59,9 +59,36 @@ impl UnderWay {
 pub(crate) struct Attempts {
     under_way: RefCell<UnderWay>,
     ended: Notify,
-    failures: Cell<u64>,
-    /// Why the newest failed.
-    failure: RefCell<Option<DeviceError>>,
+    failures: Failures,
+}
+
+/// How often something has failed, and why it did last.
+#[derive(Default)]
+pub(crate) struct Failures {
+    count: Cell<u64>,
+    newest: RefCell<Option<DeviceError>>,
+}
+
+impl Failures {
+    pub fn note(&self, outcome: &Outcome) {
+        if let Err(error) = outcome {
+            self.count.set(self.count.get() + 1);
+            self.newest.replace(Some(error.clone()));
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// # Errors
+    /// The newest, where there were more than so many.
+    pub fn since(&self, count: u64) -> Outcome {
+        match self.newest.borrow().clone() {
+            Some(newest) if self.count.get() > count => Err(newest),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One that is under way until this is dropped.
@@ -74,7 +101,7 @@ impl Attempts {
 
     /// How many have failed.
     pub fn failures(&self) -> u64 {
-        self.failures.get()
+        self.failures.count()
     }
 
     /// Waits for those that have begun by now.
@@ -86,19 +113,13 @@ impl Attempts {
         while self.under_way.borrow().oldest() < begun {
             self.ended.wait().await;
         }
-        match self.failure.borrow().clone() {
-            Some(failure) if self.failures.get() > failures => Err(failure),
-            _ => Ok(()),
-        }
+        self.failures.since(failures)
     }
 }
 
 impl Attempt<'_> {
     pub fn note(&self, outcome: &Outcome) {
-        if let Err(error) = outcome {
-            self.0.failures.set(self.0.failures.get() + 1);
-            self.0.failure.replace(Some(error.clone()));
-        }
+        self.0.failures.note(outcome);
     }
 }
 
