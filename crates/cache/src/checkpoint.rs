@@ -21,11 +21,11 @@
 
 use crate::checksum::Running;
 use crate::engine::{CacheError, Engine};
-use crate::format::checkpoint::{CheckpointRun, encode_table};
+use crate::format::checkpoint::{CheckpointRun, RUN_BLOCKS_MAX, RUN_BYTES, encode_table};
 use crate::format::slice_header::{CheckpointRef, SliceHeader};
 use crate::layout::SliceLayout;
 use crate::log::{Content, Cut, Log, plan};
-use crate::types::Epoch;
+use crate::types::{Epoch, Position};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, Runtime, defect,
@@ -58,6 +58,21 @@ impl Sink<'_> {
     fn add_run(&mut self, run: &CheckpointRun, checksums: &[u32]) {
         run.encode(checksums, &mut self.bytes);
         self.runs += 1;
+    }
+
+    /// Adds the places where epochs ended; `false` where the area is too small for all of them, and
+    /// then the order ends with this life.
+    fn add_ends(&mut self, ends: &[Position]) -> bool {
+        let runs = ends.len().div_ceil(RUN_BLOCKS_MAX as usize);
+        let bytes = (self.bytes.len() + runs * RUN_BYTES + 4 * ends.len()) as u64;
+        if self.written + bytes > self.place.len() {
+            return false;
+        }
+        for ends in ends.chunks(RUN_BLOCKS_MAX as usize) {
+            let places = ends.iter().map(|end| u32::try_from(end.0).expect("32-bit positions"));
+            self.add_run(&CheckpointRun::ends(ends.len()), &places.collect::<Vec<_>>());
+        }
+        true
     }
 
     /// Writes whole pieces, or everything.
@@ -93,6 +108,13 @@ pub(crate) struct Pace<'a> {
     pub is_over: &'a dyn Fn() -> bool,
 }
 
+/// A checkpoint that was written, and what its header says of the order of the flushes.
+#[derive(Clone, Copy)]
+pub(crate) struct Written {
+    pub checkpoint: CheckpointRef,
+    pub order: Option<Position>,
+}
+
 /// Writes a checkpoint to an area that no header in force refers to, for which the log may change
 /// meanwhile. Not flushed; `None` where the pace says that it is over.
 pub(crate) async fn write_checkpoint(
@@ -101,7 +123,7 @@ pub(crate) async fn write_checkpoint(
     cut: &Cut,
     (area, content): (u8, Content),
     pace: Option<&Pace<'_>>,
-) -> Result<Option<CheckpointRef>, DeviceError> {
+) -> Result<Option<Written>, DeviceError> {
     let (places, place) = {
         let layout = &log.borrow().layout;
         (layout.slots(), layout.checkpoint(area))
@@ -120,9 +142,11 @@ pub(crate) async fn write_checkpoint(
         }
     }
     log.borrow().lost_runs().iter().for_each(|run| sink.add_run(run, &[]));
+    let order = cut.order.filter(|_| sink.add_ends(&cut.ends));
     sink.drain(true).await?;
     let Sink { runs, len, checksum, .. } = sink;
-    Ok(Some(CheckpointRef { area, runs, bytes: len, checksum: checksum.value() }))
+    let checkpoint = CheckpointRef { area, runs, bytes: len, checksum: checksum.value() };
+    Ok(Some(Written { checkpoint, order }))
 }
 
 /// The checkpoint of an empty slice.
@@ -157,7 +181,7 @@ impl Cut {
         &self,
         before: SliceHeader,
         (epoch, is_clean, reach): (Epoch, bool, u32),
-        checkpoint: CheckpointRef,
+        Written { checkpoint, order }: Written,
     ) -> SliceHeader {
         SliceHeader {
             sequence: before.sequence + 1,
@@ -170,6 +194,7 @@ impl Cut {
             is_clean,
             checkpoint,
             reach,
+            order,
             ..before
         }
     }
@@ -236,17 +261,17 @@ impl Engine {
         let pace = Pace { runtime: &self.runtime, is_over: &is_over };
         let place = (1 - before.checkpoint.area, Content::Unsafe);
         let written = write_checkpoint(cache, &self.log, &cut, place, Some(&pace)).await;
-        let Some(checkpoint) = self.noting(written)? else { return Ok(()) };
+        let Some(written) = self.noting(written)? else { return Ok(()) };
         if !defect!(CheckpointBeforeItsBlocks) {
             self.flush_log().await?;
         }
         if is_over() {
             return Ok(());
         }
-        let plan = self.checkpoint_plan(checkpoint.bytes);
+        let plan = self.checkpoint_plan(written.checkpoint.bytes);
         let reach = plan.map_or(0, |(_, reach)| reach);
         let epoch = self.log.borrow().epoch();
-        let mut header = cut.header(before, (epoch, false, reach), checkpoint);
+        let mut header = cut.header(before, (epoch, false, reach), written);
         if defect!(ReplayAfterTheCut) {
             header.next_record = self.log.borrow().next();
         }

@@ -7,6 +7,7 @@
 //!
 //! Blocks that were replayed after an unclean stop go first, and are written with their parity
 //! recomputed: the stop may have torn it, for nothing else notes which stripes were being written.
+//! Where the core is kept in order, that is done first by itself (`parity`).
 //!
 //! **Invariants**
 //! - A block becomes clean only by a core flush that began after its write was answered.
@@ -22,6 +23,7 @@ mod core_flush;
 mod draining;
 mod filling;
 mod guide;
+mod parity;
 mod readers;
 mod reads;
 mod relief;
@@ -35,7 +37,7 @@ use crate::error::CleanError;
 use crate::line_map::Version;
 use crate::types::{BlockRun, CoreBlock};
 use crate::under_way::{Failures, UnderWay};
-use batches::Batch;
+use batches::{Batch, Begun, Task};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{Cause, DeviceError, Instant, Outcome, Submission};
 use std::cell::{Cell, RefCell};
@@ -158,7 +160,7 @@ impl Engine {
             self.relieve();
             let batches = self.next_batches();
             let has_begun = !batches.is_empty();
-            self.begin(batches, false);
+            self.begin(batches);
             self.end_written_epoch();
             self.cleaning.swept.notify_all();
             if !self.written.borrow().is_empty() {
@@ -183,22 +185,25 @@ impl Engine {
     }
 
     /// Begins writes that were chosen together. Those that the core answers at once end here.
-    fn begin(self: &Rc<Self>, batches: Vec<(u64, Batch)>, is_relief: bool) {
+    fn begin(self: &Rc<Self>, batches: Vec<Begun>) {
         let mut starter = self.runtime.starter();
-        for (number, batch) in batches {
-            starter.start(|| Rc::clone(self).clean_chosen(number, batch, is_relief));
+        for begun in batches {
+            starter.start(|| Rc::clone(self).clean_chosen(begun));
         }
     }
 
-    async fn clean_chosen(self: Rc<Self>, number: u64, batch: Batch, is_relief: bool) {
+    async fn clean_chosen(self: Rc<Self>, Begun { number, task, batch }: Begun) {
         let requests = self.requests.get();
         {
             let _lock = self.core_writes.lock(run_of(&batch)).await;
             // A failure is counted, and the cleaner tries again.
-            let _ = self.clean_batch(&batch).await;
+            match task {
+                Task::Settle => Box::pin(self.settle_in_place(&batch)).await,
+                Task::Clean | Task::Relieve => _ = self.clean_batch(&batch).await,
+            }
         }
         self.cleaning.note_ended(number, &batch);
-        if is_relief {
+        if task == Task::Relieve {
             self.note_relief();
         }
         self.note_leisure(requests);
@@ -263,18 +268,6 @@ impl Engine {
             join_all(batches.iter().map(clean).collect()).await.into_iter().collect::<Outcome>()?;
         }
         self.flush_core().await
-    }
-
-    /// Recomputes the parity that blocks of a run owe since an unclean stop. The caller holds the
-    /// lock on the run, and is about to change the core by a write that does not.
-    pub(crate) async fn settle_parity(self: &Rc<Self>, run: BlockRun) -> Outcome {
-        loop {
-            let owing = self.log.borrow().replayed_in(run);
-            if owing.is_empty() {
-                return Ok(());
-            }
-            self.clean_locked(&owing).await?;
-        }
     }
 
     /// Cleans everything that is dirty now.

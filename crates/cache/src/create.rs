@@ -10,8 +10,8 @@ use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
 use crate::format::slice_header::SliceHeader;
 use crate::format::superblock::{
-    COPY_OFFSETS, CORE_BYTES_MAX, Features, KEEPS_CLASSES, KEEPS_PARTS, SLICES_MAX, SLICES_OFFSET,
-    SUPERBLOCK_BYTES, Superblock,
+    COPY_OFFSETS, CORE_BYTES_MAX, Features, KEEPS_CLASSES, KEEPS_ORDER, KEEPS_PARTS, SLICES_MAX,
+    SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
 };
 use crate::layout::{SliceLayout, is_line_size};
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
@@ -179,8 +179,9 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
             _ => CreateError::TooSmall { device, found_bytes: geometry.size_bytes, needed_bytes },
         });
     }
+    let incompat = KEEPS_CLASSES | KEEPS_PARTS | KEEPS_ORDER;
     Ok(Superblock {
-        features: Features { incompat: KEEPS_CLASSES | KEEPS_PARTS, ..Features::default() },
+        features: Features { incompat, ..Features::default() },
         sequence: 0,
         volume: options.volume,
         cache: options.cache,
@@ -226,6 +227,7 @@ async fn write_first_headers(
         is_clean: true,
         checkpoint,
         reach: 0,
+        order: Some(Position(0)),
     };
     for sequence in [0, 1] {
         let header = SliceHeader { sequence, ..header };

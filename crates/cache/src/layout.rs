@@ -94,6 +94,10 @@ impl SliceLayout {
         self.slice.start() + crate::format::slice_header::COPY_OFFSETS[copy]
     }
 
+    pub fn order_mark_offset(&self, copy: usize) -> u64 {
+        self.slice.start() + crate::format::order_mark::COPY_OFFSETS[copy]
+    }
+
     pub fn checkpoint(&self, area: u8) -> ByteRange {
         let start = self.slice.start() + CHECKPOINTS_OFFSET;
         ByteRange::at(start + u64::from(area) * self.checkpoint_bytes, self.checkpoint_bytes)

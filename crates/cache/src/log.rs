@@ -18,6 +18,7 @@ mod cores;
 mod eviction;
 mod fills;
 mod flush_epochs;
+mod lasting_order;
 mod mapping;
 mod parts;
 mod reach;
@@ -34,6 +35,8 @@ pub use cores::CorePlace;
 pub use eviction::{Eviction, EvictionStats};
 pub use fills::Fill;
 pub use flush_epochs::{FlushEpochs, OrderStats};
+use lasting_order::Noted;
+pub(crate) use lasting_order::{FoundOrder, Superseded};
 pub(crate) use parts::Part;
 use parts::Parts;
 use reach::Reach;
@@ -160,6 +163,8 @@ pub struct Identity {
     pub keeps_classes: bool,
     /// Whether it may be given parts of blocks.
     pub keeps_parts: bool,
+    /// Whether it is told of the order of the flushes.
+    pub keeps_order: bool,
 }
 
 pub struct Log {
@@ -196,6 +201,9 @@ pub struct Log {
     carried_mark: Sequence,
     promises: Promises,
     carried_promise: Sequence,
+    /// The newest record carries a mark of the order.
+    carries_order: bool,
+    noted: Noted,
     /// Up to here the log is stable: the head when the last flush began.
     stable: (SegmentIndex, Position),
     /// Records, by their sequence numbers.
@@ -266,6 +274,8 @@ impl Log {
             carried_mark: mark,
             promises: Promises::default(),
             carried_promise: Sequence(0),
+            carries_order: false,
+            noted: Noted::default(),
             records: UnderWay::new(next.0),
             voids: Vec::new(),
             fills: Vec::new(),
@@ -525,7 +535,9 @@ impl Log {
         parts: impl Iterator<Item = &'a Buffers>,
     ) -> Formed {
         let sequence = self.next();
-        let header = self.header(sequence);
+        let is_behind_an_end = self.take_end();
+        let header = record::Header { is_behind_an_end, ..self.header(sequence) };
+        self.carries_order = header.order.is_some();
         let units = data.0 - header.position.0;
         let descriptor_bytes = (units * self.layout.unit_bytes()) as usize;
         let whole = self.spare.pop().unwrap_or_else(|| Buffer::zeroed(BLOCK_BYTES as usize));
@@ -568,6 +580,8 @@ impl Log {
             flush_mark: self.flush_mark,
             position: self.ring.position(),
             promises: self.promises,
+            is_behind_an_end: false,
+            order: self.order_mark(),
         }
     }
 }

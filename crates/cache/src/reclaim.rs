@@ -235,6 +235,10 @@ impl Engine {
                 }
                 victim
             };
+            self.settle_segment(victim).await;
+            if !self.wait_for_order(victim).await {
+                break;
+            }
             match self.empty(victim).await {
                 Ok(()) => victims += 1,
                 Err(error) if victims == 0 => return Err(error),
@@ -283,8 +287,6 @@ impl Engine {
 
     /// Carries everything out of a segment that must not be lost with it.
     async fn empty(self: &Rc<Self>, victim: SegmentIndex) -> Result<(), DeviceError> {
-        self.settle_segment(victim).await;
-        self.wait_for_order(victim).await;
         self.wait_for_cleaning(victim).await;
         let keepers = self.log.borrow().keepers(victim);
         if !keepers.is_empty() {
@@ -304,8 +306,9 @@ impl Engine {
     /// What goes to the core in the order of the flushes keeps its place in the log until then: a
     /// copy would come later. Where that cannot be read, or the cleaner gets nowhere, the order
     /// ends instead: the cleaner may wait for somebody who waits for the space. What is kept in the
-    /// segment goes with it, and what is dirty is carried on.
-    async fn wait_for_order(&self, segment: SegmentIndex) {
+    /// segment goes with it, and what is dirty is carried on. `false` where the slice stops
+    /// meanwhile: the order outlives that.
+    async fn wait_for_order(&self, segment: SegmentIndex) -> bool {
         let written = || self.log.borrow().counters.cleaned_blocks;
         let (mut before, mut polls) = (written(), 0);
         while self.log.borrow().owes_in_order(segment) && !self.is_stopping.get() {
@@ -322,6 +325,7 @@ impl Engine {
             before = written();
         }
         self.cleaning.is_space_wanted.set(false);
+        !self.log.borrow().owes_in_order(segment) || !self.is_stopping.get()
     }
 
     /// Whether most of what a segment holds is on its way to the core, and would be copied for

@@ -11,15 +11,16 @@ mod mirrored;
 mod progress;
 mod restore;
 
-use crate::checkpoint::{write_checkpoint, write_header};
+use crate::checkpoint::{Written, write_checkpoint, write_header};
 use crate::checksum::crc32c;
 use crate::copies::read_best;
 use crate::error::OpenError;
 use crate::format::FormatError;
+use crate::format::order_mark::{MARK_BYTES, OrderMark};
 use crate::format::record::{self, Record};
-use crate::format::slice_header::{CheckpointRef, HEADER_BYTES, SliceHeader};
+use crate::format::slice_header::{HEADER_BYTES, SliceHeader};
 use crate::layout::SliceLayout;
-use crate::log::{Content, Log, plan};
+use crate::log::{Content, FoundOrder, Log, plan};
 use crate::replay::{Replay, Replayed};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
 use ahead::LogReader;
@@ -64,6 +65,9 @@ pub(crate) struct Source<'a> {
     pub core_blocks: u64,
     pub keeps_classes: bool,
     pub keeps_parts: bool,
+    pub keeps_order: bool,
+    /// The order of the flushes is to go on where it was.
+    pub resumes_order: bool,
     pub checkpoint_every_bytes: u64,
     pub watch: Watch<'a>,
 }
@@ -76,6 +80,10 @@ struct Taken {
     /// What copies lack of them.
     patches: Vec<Patch>,
 }
+
+/// How far the core had come in the order of the flushes cannot be told.
+#[derive(Clone, Copy)]
+struct MarkLost;
 
 /// Where the log of the new epoch goes on.
 struct Found {
@@ -105,12 +113,12 @@ impl Source<'_> {
         recovery.lost_blocks = log.lost.len() as u64;
         recovery.log_end = Sequence(found.next.0.saturating_sub(1));
         let log = RefCell::new(log);
-        let checkpoint = match old.is_clean {
-            true => old.checkpoint,
+        let written = match old.is_clean {
+            true => Written { checkpoint: old.checkpoint, order: log.borrow().order_mark() },
             false => self.save(&old, &log).await?,
         };
-        let plan = plan(&self.layout, self.checkpoint_every_bytes, checkpoint.bytes);
-        let header = next_header(&old, &found, checkpoint, plan.map_or(0, |(_, reach)| reach));
+        let plan = plan(&self.layout, self.checkpoint_every_bytes, written.checkpoint.bytes);
+        let header = next_header(&old, &found, written, plan.map_or(0, |(_, reach)| reach));
         if !defect!(ServeBeforeEpochIsDurable) {
             write_header(self.device, &self.layout, &header).await?;
         }
@@ -172,7 +180,7 @@ impl Source<'_> {
     /// After a clean stop: the checkpoint is everything.
     async fn load(&self, old: &SliceHeader) -> Result<(Log, Found), OpenError> {
         self.begin_reading(0, old);
-        let mut contents = Contents::default();
+        let mut contents = Contents::after_clean_stop(self.order_of(old));
         let segments = self.count(old, &mut contents).await?;
         let found = Found {
             segments,
@@ -193,7 +201,17 @@ impl Source<'_> {
         old: &SliceHeader,
         recovery: &mut Recovery,
     ) -> Result<(Log, Found), OpenError> {
-        let new = || Replay::new(old.epoch, old.next_record, old.tail);
+        let noted = match self.resumes_order {
+            true => self.read_mark(old.epoch).await,
+            false => Err(MarkLost),
+        };
+        let new = || {
+            let replay = Replay::new(old.epoch, old.next_record, old.tail);
+            match noted {
+                Ok(noted) => replay.in_order(old.order, noted, old.head),
+                Err(MarkLost) => replay,
+            }
+        };
         let mut read = self.take_records(old, new()).await?;
         let contradicted = read.0.contradicted();
         if !contradicted.is_empty() {
@@ -439,15 +457,38 @@ impl Source<'_> {
     }
 
     /// Writes what was decided as a checkpoint to the other area.
-    async fn save(
-        &self,
-        old: &SliceHeader,
-        log: &RefCell<Log>,
-    ) -> Result<CheckpointRef, OpenError> {
+    async fn save(&self, old: &SliceHeader, log: &RefCell<Log>) -> Result<Written, OpenError> {
         let cut = log.borrow().cut();
         let place = (1 - old.checkpoint.area, Content::Unsafe);
         let written = write_checkpoint(self.device, log, &cut, place, None).await?;
         Ok(written.expect("nobody ends it"))
+    }
+
+    /// How far the core had come in an epoch, as its own place tells; `Err` where that is damaged.
+    async fn read_mark(&self, epoch: Epoch) -> Result<Option<OrderMark>, MarkLost> {
+        let (mut newest, mut damaged) = (None::<OrderMark>, 0);
+        for copy in 0..2 {
+            let range = ByteRange::at(self.layout.order_mark_offset(copy), MARK_BYTES as u64);
+            let is_newer = |one: &OrderMark, other: &OrderMark| {
+                (one.epoch, one.sequence) > (other.epoch, other.sequence)
+            };
+            let decode = |bytes: &[u8]| OrderMark::decode(bytes, self.cache, self.slice);
+            match read_best(self.device, range, decode, is_newer).await {
+                Ok(Ok(mark)) if mark.epoch == epoch => {
+                    newest = newest.filter(|newest| newest.sequence > mark.sequence).or(Some(mark));
+                }
+                Ok(Ok(_) | Err(FormatError::Magic { .. } | FormatError::Elsewhere { .. })) => {}
+                Ok(Err(_)) | Err(_) => damaged += 1,
+            }
+        }
+        // One alone was being written, or is the older of two.
+        if damaged < 2 { Ok(newest) } else { Err(MarkLost) }
+    }
+
+    /// The order of the flushes that a clean stop has left.
+    fn order_of(&self, old: &SliceHeader) -> Option<FoundOrder> {
+        let mark = old.order.filter(|_| self.resumes_order)?;
+        Some(FoundOrder { mark, ..FoundOrder::default() })
     }
 
     fn name(&self) -> DeviceName {
@@ -458,7 +499,7 @@ impl Source<'_> {
 fn next_header(
     old: &SliceHeader,
     found: &Found,
-    checkpoint: CheckpointRef,
+    Written { checkpoint, order }: Written,
     reach: u32,
 ) -> SliceHeader {
     SliceHeader {
@@ -472,6 +513,7 @@ fn next_header(
         is_clean: false,
         checkpoint,
         reach,
+        order,
         ..*old
     }
 }

@@ -14,12 +14,18 @@
 //!
 //! **Not here**: reading the device, the line map.
 
+mod order;
+
+pub use order::Order;
+
 use crate::eviction::ClassKey;
 use crate::format::checkpoint::CheckpointKind;
+use crate::format::order_mark::OrderMark;
 use crate::format::record::{Entry, EntryKind, Predecessor, Record};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sectors, Sequence};
 use foldhash::fast::FixedState;
 use headpond_block::defect;
+use order::History;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 type Map<K, V> = HashMap<K, V, FixedState>;
@@ -49,6 +55,8 @@ pub struct Replay {
     void: Sequences,
     /// What the successor of an unseen record says about it, by the unseen record.
     described: Map<Sequence, Predecessor>,
+    /// Where the order of the flushes is to go on.
+    history: Option<History>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +119,8 @@ pub struct Replayed {
     pub never_happened: u64,
     /// Promised records that are missing and that no successor describes.
     pub unnamed: Vec<Sequence>,
+    /// Where the order of the flushes goes on.
+    pub order: Option<Order>,
 }
 
 impl Replay {
@@ -130,7 +140,19 @@ impl Replay {
             empty: Map::default(),
             void: Sequences::default(),
             described: Map::default(),
+            history: None,
         }
+    }
+
+    /// The order of the flushes is to go on, from a checkpoint at `head` whose header has that
+    /// mark, and perhaps from a later one.
+    pub fn in_order(
+        self,
+        mark: Option<Position>,
+        noted: Option<OrderMark>,
+        head: Position,
+    ) -> Self {
+        Self { history: Some(History::new(mark, noted, head)), ..self }
     }
 
     /// Records that were both found with entries and found empty: where there are some, everything
@@ -217,6 +239,9 @@ impl Replay {
         self.tail = self.tail.max(header.tail);
         self.flush_mark = self.flush_mark.max(header.flush_mark);
         self.promises.extend(header.promises.iter());
+        if let Some(history) = &mut self.history {
+            history.note_record(header);
+        }
         if self.highest.is_none_or(|(highest, ..)| highest < header.sequence) {
             self.highest = Some((header.sequence, header.position, end - header.position.0));
         }
@@ -237,6 +262,9 @@ impl Replay {
     }
 
     fn offer(&mut self, block: CoreBlock, candidate: Candidate) {
+        if let Some(history) = &mut self.history {
+            history.note_version(block, &candidate);
+        }
         let best = self.versions.entry(block).or_insert(candidate);
         if (best.birth, best.sequence) < (candidate.birth, candidate.sequence) {
             *best = candidate;
@@ -248,6 +276,7 @@ impl Replay {
         let mut result = Replayed { tail: self.tail, highest: self.highest, ..Default::default() };
         self.find_missing(&mut result);
         result.records = self.seen.len() as u64;
+        result.order = self.order();
         result.touched = self.versions.keys().copied().collect();
         let regions = self.versions.keys().map(|block| block.0 / REGION_BLOCKS);
         result.touched_regions = regions.collect();
@@ -271,6 +300,16 @@ impl Replay {
             result.live.retain(|live| !lost.contains(&live.block));
         }
         result
+    }
+
+    /// The order, unless something that has its place in it can be had no more.
+    fn order(&mut self) -> Option<Order> {
+        let history = self.history.take()?;
+        let mut counting = self.suspects.iter().filter(|suspect| suspect.sequence >= self.tail);
+        match counting.any(|it| it.is_known_loss || self.is_promised(it.sequence)) {
+            true => None,
+            false => history.finish(&self.seen, self.start, self.tail),
+        }
     }
 
     /// Finds the records that are not there.
@@ -365,7 +404,7 @@ impl Replayed {
             return false;
         }
         match kind {
-            CheckpointKind::Clean => false,
+            CheckpointKind::Clean | CheckpointKind::Ends | CheckpointKind::Kept => false,
             // A lost block has no place, and so no segment whose end could end it.
             CheckpointKind::Lost => {
                 self.lost.insert(block);

@@ -13,6 +13,8 @@ struct Log {
     tail: u64,
     flush_mark: u64,
     promises: Promises,
+    is_behind_an_end: bool,
+    order: Option<Position>,
 }
 
 impl Log {
@@ -37,6 +39,8 @@ impl Log {
             flush_mark: Sequence(self.flush_mark),
             position: Position(sequence * 10),
             promises: self.promises,
+            is_behind_an_end: self.is_behind_an_end,
+            order: self.order,
         };
         let checksums = vec![sequence as u32; data];
         self.records.push(Record { header, entries, checksums, predecessor, descriptor_bytes: 0 });

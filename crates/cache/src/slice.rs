@@ -11,6 +11,7 @@ use crate::append::Queue;
 use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
 use crate::cleaner::{CoreChanges, Progress};
+use crate::cleaning::CleaningPolicy;
 use crate::config::{Mode, SliceConfig};
 use crate::core_flushes::CoreFlushes;
 use crate::engine::{CoreWrites, Endings, Engine};
@@ -274,6 +275,7 @@ impl Slice {
         }
         self.engine.cleaning_wanted.notify_all();
         self.engine.checkpoint_wanted.notify_all();
+        self.engine.seal_when_idle();
         self.engine.pump();
         Ok(())
     }
@@ -485,8 +487,8 @@ impl Slice {
         let probe = ProbeDevice::new(Rc::clone(cache), self.engine.runtime.clone());
         let place = (1 - before.checkpoint.area, Content::All);
         let written = write_checkpoint(&probe, log, &cut, place, None).await?;
-        let checkpoint = written.expect("nobody ends it");
-        let after = cut.header(before, (epoch, true, 0), checkpoint);
+        let written = written.expect("nobody ends it");
+        let after = cut.header(before, (epoch, true, 0), written);
         write_header(&probe, &layout, &after).await?;
         header.set(after);
         let traffic = &mut log.borrow_mut().counters.traffic;
@@ -554,6 +556,9 @@ fn source_of<'a>(
         core_blocks: foundation.core.size_bytes() / BLOCK_BYTES,
         keeps_classes: superblock.keeps_classes(),
         keeps_parts: superblock.keeps_parts(),
+        keeps_order: superblock.keeps_order(),
+        resumes_order: superblock.keeps_order()
+            && config.cleaning.policy == CleaningPolicy::Ordered,
         checkpoint_every_bytes: config.checkpoint_every_on(cache),
         watch: Watch::new(watch),
     })

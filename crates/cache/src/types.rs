@@ -26,7 +26,7 @@ pub struct SlotIndex(pub u32);
 pub struct SegmentIndex(pub u32);
 
 /// A position in a slice's log, counted in record units (512 B or 4 KiB).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(pub u64);
 
 /// Number of a record; rises by one from record to record over the whole life of a slice.

@@ -13,6 +13,23 @@ use smallvec::{SmallVec, smallvec};
 /// allocation.
 pub(super) type Batch = SmallVec<[Version; 1]>;
 
+/// What is done with chosen versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Clean,
+    /// Cleaned as well, for those who wait for room.
+    Relieve,
+    /// Their parity is settled, and they are chosen again.
+    Settle,
+}
+
+/// Versions that were chosen together, and count as being in flight.
+pub(super) struct Begun {
+    pub number: u64,
+    pub task: Task,
+    pub batch: Batch,
+}
+
 /// Most writes that are chosen and begun in a go, before whoever else is ready goes on.
 const TOGETHER_MAX: usize = 64;
 
@@ -24,7 +41,7 @@ const BLOCKS_UNDER_WAY_MAX: u64 = 4096;
 impl Engine {
     /// Takes the blocks of the next writes out of an index, as far as the pace allows more; they
     /// count as being in flight.
-    pub(super) fn next_batches(&self) -> Vec<(u64, Batch)> {
+    pub(super) fn next_batches(&self) -> Vec<Begun> {
         let (pace, mut batches) = (self.pace(), Vec::new());
         // Where memory is short, one write after the other.
         let all_bytes = (BLOCKS_UNDER_WAY_MAX * BLOCK_BYTES) as usize;
@@ -32,9 +49,9 @@ impl Engine {
         let most = if has_memory { BLOCKS_UNDER_WAY_MAX } else { 1 };
         while batches.len() < TOGETHER_MAX
             && self.cleaning.blocks_under_way.get() < most
-            && let Some(batch) = self.next_batch(pace)
+            && let Some((task, batch)) = self.next_batch(pace)
         {
-            batches.push((self.cleaning.note_begun(&batch), batch));
+            batches.push(self.begun(task, batch));
         }
         if !batches.is_empty() {
             // The policy sees them under way, though the core may answer at once.
@@ -43,16 +60,27 @@ impl Engine {
         batches
     }
 
-    fn next_batch(&self, pace: Pace) -> Option<Batch> {
+    /// These versions count as being in flight.
+    pub(super) fn begun(&self, task: Task, batch: Batch) -> Begun {
+        Begun { number: self.cleaning.note_begun(&batch), task, batch }
+    }
+
+    fn next_batch(&self, pace: Pace) -> Option<(Task, Batch)> {
         let in_flight = self.cleaning.in_flight();
         let is_any_due = in_flight < pace.any;
-        let is_due = |version: &Version| is_any_due || version.marks.contains(Marks::REPLAYED);
+        // In order it is nobody else's turn here.
+        let is_in_order = self.log.borrow().settles_parity_first();
+        let takes_any = is_any_due && !is_in_order;
+        let is_due = |version: &Version| takes_any || version.marks.contains(Marks::REPLAYED);
         let mut batch = None;
-        if in_flight < pace.replayed && !self.log.borrow().replayed.is_empty() {
-            batch = self.take_batch(|log| &mut log.replayed, is_due);
+        let replayed = if is_in_order { pace.any.max(pace.replayed) } else { pace.replayed };
+        let task = if is_in_order { Task::Settle } else { Task::Clean };
+        if in_flight < replayed && !self.log.borrow().replayed.is_empty() {
+            let taken = self.take_batch(|log| &mut log.replayed, is_due);
+            batch = taken.map(|batch| (task, batch));
         }
         if batch.is_none() && is_any_due {
-            batch = self.next_wanted();
+            batch = self.next_wanted().map(|batch| (Task::Clean, batch));
         }
         batch
     }
@@ -122,9 +150,10 @@ impl Engine {
         }
     }
 
-    /// The dirty ones of some blocks, which ascend, as they are written to the core.
+    /// The dirty ones of some blocks, which ascend, as they are written to the core; out of order,
+    /// where there is one.
     pub(super) fn batches(&self, blocks: &[CoreBlock]) -> Vec<Batch> {
-        let (log, mut batches) = (self.log.borrow(), Vec::<Batch>::new());
+        let (mut log, mut batches) = (self.log.borrow_mut(), Vec::<Batch>::new());
         let reach = self.reach();
         let dirty = blocks.iter().filter_map(|block| log.map.published(*block));
         for version in dirty.filter(|it| it.state == State::Dirty && log.is_whole(it)) {
@@ -132,6 +161,9 @@ impl Engine {
                 Some(batch) if reach.goes_on(batch, version.block) => batch.push(version),
                 _ => batches.push(smallvec![version]),
             }
+        }
+        if !batches.is_empty() {
+            log.mix();
         }
         batches
     }

@@ -1,10 +1,10 @@
 //! From written to clean: flushes of the core.
 
-use crate::engine::Engine;
+use crate::engine::{CacheError, Engine};
 use crate::line_map::State;
 use crate::log::{Formed, Log};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
-use headpond_block::{DeviceError, Outcome};
+use headpond_block::{Buffer, DeviceError, Outcome, Request, RequestFlags};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -213,7 +213,10 @@ impl Engine {
         let engine = Rc::clone(self);
         drop(self.runtime.spawn(async move {
             match engine.flush_core().await {
-                Ok(()) => engine.log.borrow_mut().epoch_done(),
+                Ok(()) => {
+                    engine.log.borrow_mut().epoch_done();
+                    engine.save_mark().await;
+                }
                 // Everything is dirty again.
                 Err(error) => engine.back_off(error),
             }
@@ -221,6 +224,26 @@ impl Engine {
             engine.cleaning_wanted.notify_all();
             engine.reclaim_wanted.notify_all();
         }));
+    }
+
+    /// Has it stable how far the core has come, before the next epoch begins. Where that cannot be,
+    /// the order does not outlive a stop until the core has everything.
+    async fn save_mark(&self) {
+        if self.cache_is_volatile() {
+            return;
+        }
+        let (mark, offset) = {
+            let mut log = self.log.borrow_mut();
+            let Some(mark) = log.next_mark() else { return };
+            (mark, log.layout.order_mark_offset((mark.sequence % 2) as usize))
+        };
+        let write = Request::write(offset, Buffer::from_slice(&mark.encode()));
+        let bytes = write.range.len();
+        self.log.borrow_mut().counters.traffic.cache.written_checkpoints += bytes;
+        if self.cache.submit(write.with_flags(RequestFlags::FUA)).await.is_err() {
+            self.note_cache_error(CacheError::Write, None);
+            self.log.borrow_mut().mix();
+        }
     }
 
     /// Flushes the core: what was written before is clean.

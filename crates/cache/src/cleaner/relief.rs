@@ -9,7 +9,7 @@
 //! longest ago, which is the order of the log: what is cleaned there leaves least for reclaim
 //! to copy.
 
-use super::batches::Batch;
+use super::batches::{Batch, Task};
 use crate::cleaning::{Age, Dirt, Walk};
 use crate::engine::Engine;
 use crate::line_map::Version;
@@ -51,13 +51,11 @@ impl Engine {
         if !is_wanted || self.log.borrow().has_room_after_flush(BLOCKS as u64) {
             return;
         }
-        let alone = |version| -> (u64, Batch) {
-            let batch = smallvec![version];
-            (self.cleaning.note_begun(&batch), batch)
-        };
-        let batches: Vec<(u64, Batch)> = self.choose_oldest().into_iter().map(alone).collect();
+        let alone = |version| (Task::Relieve, smallvec![version]);
+        let batches: Vec<(Task, Batch)> = self.choose_oldest().into_iter().map(alone).collect();
         relief.in_flight.set(batches.len() as u32);
-        self.begin(batches, true);
+        let begun = batches.into_iter().map(|(task, batch)| self.begun(task, batch)).collect();
+        self.begin(begun);
     }
 
     fn choose_oldest(&self) -> Vec<Version> {

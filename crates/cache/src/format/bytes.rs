@@ -1,5 +1,7 @@
 //! Little-endian numbers at fixed places.
 
+use crate::types::Position;
+
 #[inline]
 pub(super) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     *bytes[at..].first_chunk_mut().expect("room for it") = value.to_le_bytes();
@@ -38,4 +40,13 @@ pub(super) fn get_u64(bytes: &[u8], at: usize) -> u64 {
 #[inline]
 pub(super) fn get_uuid(bytes: &[u8], at: usize) -> uuid::Uuid {
     uuid::Uuid::from_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"))
+}
+
+/// A place in the log, where there is one; nothing is zero.
+pub(super) fn encode_place(place: Option<Position>) -> u64 {
+    place.map_or(0, |place| place.0 + 1)
+}
+
+pub(super) fn decode_place(word: u64) -> Option<Position> {
+    word.checked_sub(1).map(Position)
 }

@@ -2,7 +2,8 @@
 //!
 //! A table with the first sequence of every segment, then the mapped blocks as *runs*, in the order
 //! of the log: blocks that lie in a row there and on the core, with a checksum each. The lost
-//! blocks, which have no place, come last. The checksum of the whole is in the slice header.
+//! blocks, which have no place, come behind them, and the
+//! ends of flush epochs last. The checksum of the whole is in the slice header.
 //!
 //! **Invariants**
 //! - Both ends work in pieces: a checkpoint may be longer than what memory is to spare.
@@ -48,10 +49,16 @@ pub enum CheckpointKind {
     Lost,
     /// Sectors of one block that the core does not have; of the others the core has the truth.
     Part(Sectors),
+    /// No blocks, but places where an epoch of flushes ended, in the place of checksums.
+    Ends,
+    /// Superseded, and for the core all the same, before what has superseded it.
+    Kept,
 }
 
 /// The kind whose count is 1, and has the sectors in its place.
 const PART: u64 = 5;
+const ENDS: u64 = 6;
+const KEPT: u64 = 7;
 
 impl CheckpointKind {
     /// What of a block there is, where that is not all.
@@ -78,7 +85,14 @@ pub struct CheckpointRun {
 }
 
 impl CheckpointRun {
-    /// How many checksums follow.
+    /// For so many ends of epochs.
+    pub fn ends(count: usize) -> Self {
+        let (first, count) = (CoreBlock(0), count as u32);
+        let (kind, position) = (CheckpointKind::Ends, Position(0));
+        Self { first, count, kind, position, class: ClassKey::UNKNOWN, heat: Heat::NONE }
+    }
+
+    /// How many checksums follow, or places of ends.
     pub fn checksums(&self) -> usize {
         if self.kind == CheckpointKind::Lost { 0 } else { self.count as usize }
     }
@@ -96,6 +110,8 @@ impl CheckpointRun {
             CheckpointKind::DirtyReplayed => 3,
             CheckpointKind::Lost => 4,
             CheckpointKind::Part(_) => PART,
+            CheckpointKind::Ends => ENDS,
+            CheckpointKind::Kept => KEPT,
         };
         let sectors = self.kind.sectors();
         assert!(sectors.is_none() || self.count == 1, "part of one block");
@@ -123,6 +139,8 @@ impl CheckpointRun {
                 let sectors = u8::try_from(count).ok().and_then(Sectors::new);
                 CheckpointKind::Part(sectors.ok_or_else(|| malformed("no part of a block"))?)
             }
+            ENDS => CheckpointKind::Ends,
+            KEPT => CheckpointKind::Kept,
             _ => return Err(malformed("unknown kind of block")),
         };
         let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
@@ -231,10 +249,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded_however_it_is_cut(
-            counts in prop::collection::vec((1..=RUN_BLOCKS_MAX, 0u8..5), 0..6), piece in 1usize..9000,
+            counts in prop::collection::vec((1..=RUN_BLOCKS_MAX, 0u8..7), 0..6), piece in 1usize..9000,
         ) {
             let kinds = [CheckpointKind::Clean, CheckpointKind::Dirty,
-                CheckpointKind::DirtyReplayed, CheckpointKind::Lost, PARTS];
+                CheckpointKind::DirtyReplayed, CheckpointKind::Lost, PARTS,
+                CheckpointKind::Ends, CheckpointKind::Kept];
             let segments = vec![Sequence(3), Sequence(9)];
             let mut bytes = encode_table(&segments);
             let mut written = Vec::new();
@@ -266,7 +285,7 @@ mod tests {
         let mut bytes = Vec::new();
         run(5, 1, CheckpointKind::Lost).encode(&[], &mut bytes);
         assert!(decode(&bytes, 0, 4096).is_ok());
-        for (at, value) in [(5, 7), (5, 9), (5, 0x84), (7, 0xff)] {
+        for (at, value) in [(5, 0), (5, 8), (5, 0x84), (7, 0xff)] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert!(decode(&bad, 0, 4096).is_err());

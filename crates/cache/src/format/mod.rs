@@ -6,6 +6,7 @@
 
 mod bytes;
 pub mod checkpoint;
+pub mod order_mark;
 pub mod record;
 pub mod slice_header;
 pub mod superblock;

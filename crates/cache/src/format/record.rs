@@ -4,7 +4,10 @@
 //! as one write.
 
 use super::FormatError;
-use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
+use super::bytes::{
+    decode_place, encode_place, get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64,
+    put_uuid,
+};
 use crate::checksum::crc32c;
 use crate::eviction::{ClassKey, KEYS};
 use crate::types::{CoreBlock, Epoch, Position, Sectors, Sequence};
@@ -27,6 +30,9 @@ const COUNT_SHIFT: u32 = 48;
 const CLASS_SHIFT: u32 = 58;
 /// The kind whose count is 1, and has the sectors in its place.
 const PART: u64 = 7;
+/// Bits of the word behind the numbers of entries.
+const HAS_PREVIOUS: u16 = 1;
+const IS_BEHIND_AN_END: u16 = 2;
 
 const _: () = assert!(
     HEADER_BYTES + 2 * ENTRY_BYTES_MAX + 4 * DATA_BLOCKS_MAX <= DESCRIPTOR_BYTES_MAX,
@@ -157,6 +163,11 @@ pub struct Header {
     pub flush_mark: Sequence,
     pub position: Position,
     pub promises: Promises,
+    /// An epoch of flushes ended before this record.
+    pub is_behind_an_end: bool,
+    /// The core has everything that lies before this place in the log for good, and of the rest no
+    /// more than it would get in the order of the flushes. `None` where there is no such order.
+    pub order: Option<Position>,
 }
 
 /// The newest records that were acknowledged as stable each by itself (FUA), whatever the flush
@@ -282,7 +293,9 @@ impl Draft {
         put_u32(head, 76, self.checksums.len() as u32);
         put_u16(head, 80, self.entries.len() as u16);
         put_u16(head, 82, self.previous.len() as u16);
-        put_u16(head, 84, u16::from(self.has_previous));
+        let previous = if self.has_previous { HAS_PREVIOUS } else { 0 };
+        let end = if header.is_behind_an_end { IS_BEHIND_AN_END } else { 0 };
+        put_u16(head, 84, previous | end);
         let (body, behind) = body.split_at_mut(len - HEADER_BYTES);
         let (words, sums) = body.split_at_mut(body.len() - 4 * self.checksums.len());
         let mut words = words.as_chunks_mut().0.iter_mut();
@@ -321,7 +334,7 @@ fn encode_header(header: &Header, bytes: &mut [u8; HEADER_BYTES]) {
     bytes[86..88].fill(0);
     put_u64(bytes, 88, header.promises.newest);
     put_u64(bytes, 96, header.promises.before);
-    bytes[104..HEADER_BYTES].fill(0);
+    put_u64(bytes, 104, encode_place(header.order));
 }
 
 /// Reads the descriptor at the start of `bytes`.
@@ -382,6 +395,8 @@ fn decode_header(bytes: &[u8]) -> Header {
         flush_mark: Sequence(get_u64(bytes, 56)),
         position: Position(get_u64(bytes, 64)),
         promises: Promises { newest: get_u64(bytes, 88), before: get_u64(bytes, 96) },
+        is_behind_an_end: get_u16(bytes, 84) & IS_BEHIND_AN_END != 0,
+        order: decode_place(get_u64(bytes, 104)),
     }
 }
 
@@ -419,7 +434,7 @@ fn decode_body(bytes: &[u8], header: Header) -> Result<Record, FormatError> {
         return Err(malformed("length and lists disagree"));
     }
     let checksums = bytes[at..].chunks_exact(4).map(|crc| get_u32(crc, 0)).collect();
-    let predecessor = (get_u16(bytes, 84) & 1 != 0).then_some(predecessor);
+    let predecessor = (get_u16(bytes, 84) & HAS_PREVIOUS != 0).then_some(predecessor);
     Ok(Record { header, entries, checksums, predecessor, descriptor_bytes: bytes.len() })
 }
 
@@ -438,6 +453,8 @@ mod tests {
             flush_mark: Sequence(sequence - 1),
             position: Position(99),
             promises: Promises { newest: sequence / 2, before: 5 },
+            is_behind_an_end: sequence.is_multiple_of(2),
+            order: sequence.checked_sub(9).map(Position),
         }
     }
 

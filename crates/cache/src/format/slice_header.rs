@@ -1,7 +1,10 @@
 //! The header of a slice: where its life began and what it then knew.
 
 use super::FormatError;
-use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
+use super::bytes::{
+    decode_place, encode_place, get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64,
+    put_uuid,
+};
 use crate::checksum::crc32c;
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
 use uuid::Uuid;
@@ -47,6 +50,9 @@ pub struct SliceHeader {
     /// How many segments, from that of the head on, may hold records that follow the checkpoint;
     /// 0 = all. A later header comes before a record in another one.
     pub reach: u32,
+    /// As in a record, of the moment that the checkpoint speaks of, which has all that is needed to
+    /// go on in that order.
+    pub order: Option<Position>,
 }
 
 impl SliceHeader {
@@ -69,6 +75,7 @@ impl SliceHeader {
         put_u64(&mut bytes, 96, self.checkpoint.bytes);
         put_u32(&mut bytes, 104, self.checkpoint.checksum);
         put_u32(&mut bytes, 108, self.reach);
+        put_u64(&mut bytes, 112, encode_place(self.order));
         let checksum = crc32c(&bytes[12..]);
         put_u32(&mut bytes, 8, checksum);
         bytes
@@ -87,7 +94,9 @@ impl SliceHeader {
         if !self.is_clean {
             return here;
         }
-        Self { epoch: Epoch(self.epoch.0.saturating_add(1)), is_clean: false, ..here }
+        // And nobody knows what policy was in force.
+        let epoch = Epoch(self.epoch.0.saturating_add(1));
+        Self { epoch, is_clean: false, order: None, ..here }
     }
 
     /// # Errors
@@ -119,6 +128,7 @@ impl SliceHeader {
             is_clean: bytes[34] & 1 != 0,
             checkpoint,
             reach: get_u32(bytes, 108),
+            order: decode_place(get_u64(bytes, 112)),
         })
     }
 }
@@ -162,6 +172,7 @@ mod tests {
                 tail_segment: SegmentIndex(numbers[7] as u32), head: Position(numbers[0]),
                 head_segment: SegmentIndex(numbers[1] as u32), is_clean, checkpoint,
                 reach: numbers[2] as u32,
+                order: is_clean.then_some(Position(numbers[3] / 2)),
             };
             let mut bytes = header.encode();
             prop_assert_eq!(SliceHeader::decode(&bytes, cache, 2), Ok(header));

@@ -27,7 +27,10 @@ pub const KEEPS_CLASSES: u64 = 1;
 /// Incompat: records and checkpoints may have parts of blocks. Every cache that is made has it; in
 /// others a write of part of a block reads the rest first.
 pub const KEEPS_PARTS: u64 = 2;
-const KNOWN_INCOMPAT: u64 = KEEPS_CLASSES | KEEPS_PARTS;
+/// Incompat: records, checkpoints and headers of slices say where epochs of flushes end, and how
+/// far the core has come. Every cache that is made has it; in others that order ends with a stop.
+pub const KEEPS_ORDER: u64 = 4;
+const KNOWN_INCOMPAT: u64 = KEEPS_CLASSES | KEEPS_PARTS | KEEPS_ORDER;
 
 /// Feature flags; unknown ones are ignored, forbid writing, or forbid use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -118,6 +121,11 @@ impl Superblock {
     /// Whether the log may have parts of blocks.
     pub fn keeps_parts(&self) -> bool {
         self.features.incompat & KEEPS_PARTS != 0
+    }
+
+    /// Whether the order of the flushes outlives a stop.
+    pub fn keeps_order(&self) -> bool {
+        self.features.incompat & KEEPS_ORDER != 0
     }
 
     /// How a slice is cut; `None` where there is no such slice.

@@ -243,6 +243,11 @@ impl LineMap {
         self.checksums[slot.0 as usize]
     }
 
+    /// Of what lies at a slot that nothing is mapped to.
+    pub fn set_checksum(&mut self, slot: SlotIndex, checksum: u32) {
+        self.checksums[slot.0 as usize] = checksum;
+    }
+
     #[inline]
     pub fn marks(&self, slot: SlotIndex) -> Marks {
         self.extents.tag(slot.0).marks()

@@ -30,19 +30,29 @@ pub struct FlushEpochs {
     kept: BTreeMap<(Age, CoreBlock), Kept>,
     /// The same, by block.
     kept_blocks: BTreeSet<(CoreBlock, Age)>,
+    /// The core has everything older for good.
+    mark: Age,
     /// Everything older has been chosen.
     walked: Age,
     /// Something has become dirty since the last end.
     is_open: bool,
+    /// One has ended since the last record was formed.
+    has_ended: bool,
     /// Something has gone to the core since an epoch ended there.
     is_flush_due: bool,
     /// Something has gone there out of order; it is a mixture until all that was older has.
     mixed_until: Option<Age>,
 }
 
-struct Kept {
+pub(super) struct Kept {
     version: Version,
     progress: Progress,
+}
+
+impl Kept {
+    pub fn new(version: Version) -> Self {
+        Self { version, progress: Progress::Waiting }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,8 +80,8 @@ impl Log {
         if wanted == self.epochs.is_some() {
             return;
         }
-        let is_open = self.dirty_now() > 0;
-        self.epochs = wanted.then(|| FlushEpochs { is_open, ..FlushEpochs::default() });
+        let (is_open, mark) = (self.dirty_now() > 0, self.age_now());
+        self.epochs = wanted.then(|| FlushEpochs { is_open, mark, ..FlushEpochs::default() });
         self.mix();
     }
 
@@ -95,7 +105,7 @@ impl Log {
     }
 
     /// Whether there is anything that the core lacks, or has not flushed.
-    fn lacks_core_any(&self) -> bool {
+    pub(super) fn lacks_core_any(&self) -> bool {
         self.dirty_now() + self.map.counts().written + self.kept() > 0
     }
 
@@ -118,7 +128,13 @@ impl Log {
         self.epochs.as_ref().map_or(0, |epochs| epochs.kept.len() as u64)
     }
 
-    fn age_of(&self, slot: SlotIndex) -> Age {
+    /// Whether an epoch has ended since the last record was formed.
+    pub(super) fn take_end(&mut self) -> bool {
+        let is_told = self.identity.keeps_order;
+        self.epochs.as_mut().is_some_and(|it| std::mem::take(&mut it.has_ended)) && is_told
+    }
+
+    pub(super) fn age_of(&self, slot: SlotIndex) -> Age {
         let segment = self.layout.segment_of_slot(slot);
         let first = self.layout.slots_of(segment).next().expect("a segment has slots");
         Age { segment: self.ring.first_record(segment), slot: slot.0 - first.0 }
@@ -149,9 +165,7 @@ impl Log {
             let epochs = self.epochs.as_mut().expect("looked at");
             if epochs.is_end_between(from, to) {
                 let version = Version { state: State::Dirty, target: State::Dirty, ..old };
-                let kept = Kept { version, progress: Progress::Waiting };
-                epochs.kept.insert((from, new.block), kept);
-                epochs.kept_blocks.insert((new.block, from));
+                epochs.keep(from, Kept::new(version));
             }
         }
     }
@@ -160,6 +174,9 @@ impl Log {
     /// as being cleaned.
     pub fn choose_in_order(&mut self, most: usize) -> Vec<Version> {
         if self.map.counts().replayed > 0 {
+            if self.settles_parity_first() {
+                return Vec::new();
+            }
             // They go first, whenever they were written.
             self.mix();
         }
@@ -203,6 +220,7 @@ impl Log {
         let Some(end) = epochs.ends.pop_front() else { return };
         let later = epochs.kept.split_off(&(end, CoreBlock(0)));
         epochs.forget(later);
+        epochs.mark = end;
         epochs.is_flush_due = false;
         if epochs.mixed_until.is_some_and(|until| until <= end) && self.has_passed_all(end) {
             self.epochs.as_mut().expect("there are").mixed_until = None;
@@ -367,6 +385,40 @@ impl Log {
 }
 
 impl FlushEpochs {
+    /// What another life has left: the core has everything older than the mark.
+    pub(super) fn resumed(mark: Age, ends: Vec<Age>) -> Self {
+        Self { mark, ends: ends.into(), ..Self::default() }
+    }
+
+    pub(super) fn mark(&self) -> Age {
+        self.mark
+    }
+
+    pub(super) fn ends(&self) -> impl Iterator<Item = Age> {
+        self.ends.iter().copied()
+    }
+
+    pub(super) fn is_mixed(&self) -> bool {
+        self.mixed_until.is_some()
+    }
+
+    pub(super) fn keeps_any(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// What is kept between two ages, by age.
+    pub(super) fn kept_between(&self, from: Age, to: Age) -> impl Iterator<Item = &Version> {
+        let between = self.kept.range((from, CoreBlock(0))..(to, CoreBlock(0)));
+        between.map(|(_, kept)| &kept.version)
+    }
+
+    /// A version of that age is superseded, and for the core all the same.
+    pub(super) fn keep(&mut self, age: Age, kept: Kept) {
+        let block = kept.version.block;
+        self.kept.insert((age, block), kept);
+        self.kept_blocks.insert((block, age));
+    }
+
     /// Keeps `later` alone.
     fn forget(&mut self, later: BTreeMap<(Age, CoreBlock), Kept>) {
         for (age, block) in std::mem::replace(&mut self.kept, later).into_keys() {
@@ -384,14 +436,15 @@ impl FlushEpochs {
         }
     }
 
-    fn end(&mut self, now: Age) {
+    pub(super) fn end(&mut self, now: Age) {
         self.is_open = false;
+        self.has_ended = true;
         if self.ends.back() != Some(&now) {
             self.ends.push_back(now);
         }
     }
 
-    fn is_end_between(&self, from: Age, to: Age) -> bool {
+    pub(super) fn is_end_between(&self, from: Age, to: Age) -> bool {
         let next = self.ends.partition_point(|end| *end <= from);
         self.ends.get(next).is_some_and(|end| *end <= to)
     }

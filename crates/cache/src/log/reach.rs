@@ -54,6 +54,9 @@ pub(crate) struct Cut {
     /// First record of each segment.
     pub firsts: Vec<Sequence>,
     pub opened: u64,
+    /// As a record would have carried it, and the ends of the epochs behind that.
+    pub order: Option<Position>,
+    pub ends: Vec<Position>,
 }
 
 /// Segments between two checkpoints, and segments from one on that may hold records before the next
@@ -80,6 +83,8 @@ impl Log {
             head_segment: self.ring.head(),
             firsts: self.ring.firsts(),
             opened: self.reach.opened,
+            order: self.order_mark(),
+            ends: self.places_of_ends(),
         }
     }
 
@@ -114,8 +119,14 @@ impl Log {
     ) {
         let (each, parts) = (self.layout.units_per_block(), self.part_places());
         let mut runs = Runs { each, open: None, checksums: Vec::new(), visit };
+        let kept = self.kept_runs(places.clone(), cut);
+        let mut kept = kept.iter().peekable();
         self.map.each_mapped(places, |version, all| {
             let position = self.layout.position_of(version.slot, version.unit);
+            // Where something is kept, nothing is mapped.
+            while let Some((run, checksum)) = kept.next_if(|(run, _)| run.position < position) {
+                runs.add(run, &[*checksum]);
+            }
             let Some(kind) = kind_of(&version, content) else { return };
             let mut left = &all[..self.before(cut, &version, position, all.len() as u64)];
             let heat = match content {
@@ -143,6 +154,7 @@ impl Log {
                 runs.add(&run, checksums);
             }
         });
+        kept.for_each(|(run, checksum)| runs.add(run, &[*checksum]));
         runs.end();
     }
 
@@ -191,7 +203,13 @@ impl Log {
 
     /// How many of so many versions in a row came into the log before the cut: the record of each
     /// other one is replayed.
-    fn before(&self, cut: &Cut, first: &Version, position: Position, count: u64) -> usize {
+    pub(super) fn before(
+        &self,
+        cut: &Cut,
+        first: &Version,
+        position: Position,
+        count: u64,
+    ) -> usize {
         let segment = self.layout.segment_of_slot(first.slot);
         let before = if self.ring.first_record(segment) >= cut.next {
             0

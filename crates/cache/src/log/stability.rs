@@ -1,7 +1,7 @@
 //! What of the log is stable: marks, promises, the tail, and the records that only carry them.
 
 use super::{Formed, HEADER_UNITS, Log, Refusal};
-use crate::format::record::Draft;
+use crate::format::record::{Draft, Header};
 use crate::line_map::Version;
 use crate::types::{Position, Promise, SegmentIndex, Sequence};
 use headpond_block::{Buffer, Request, RequestFlags};
@@ -34,7 +34,7 @@ impl Log {
     }
 
     /// Segments from the tail to this one.
-    fn ring_order(&self, segment: SegmentIndex) -> u32 {
+    pub(super) fn ring_order(&self, segment: SegmentIndex) -> u32 {
         let segments = self.layout.segments();
         (segment.0 + segments - self.ring.tail().0) % segments
     }
@@ -52,10 +52,11 @@ impl Log {
     }
 
     /// Whether a promise is on the device only as long as nothing happens to the records
-    /// themselves.
+    /// themselves, or the newest one tells of an order that is none any more.
     pub fn wants_seal(&self) -> bool {
         self.carried_mark < self.newest_data.min(self.flush_mark)
             || self.carried_promise < self.promises.newest()
+            || self.has_lost_order()
     }
 
     /// New records carry this tail from now on, or the present one where that is further.
@@ -88,7 +89,9 @@ impl Log {
     /// `NoSpace`.
     pub fn form_void(&mut self, sequence: Sequence) -> Result<Request, Refusal> {
         let units = self.take_room(HEADER_UNITS, 0, 0)?;
-        let header = self.header(sequence);
+        // Whether one ended nobody knows any more; one too many costs a flush of the core.
+        let is_behind_an_end = self.identity.keeps_order;
+        let header = Header { is_behind_an_end, ..self.header(sequence) };
         let mut bytes = vec![0; (units * self.layout.unit_bytes()) as usize];
         Draft::default().encode(&header, &mut bytes);
         let range = self.layout.range_at(self.ring.position(), bytes.len() as u64);

@@ -16,11 +16,19 @@ use crate::format::FormatError;
 use crate::format::checkpoint::{CheckpointKind, CheckpointRun, Decoder};
 use crate::format::slice_header::{CheckpointRef, SliceHeader};
 use crate::line_map::{Insertion, Marks, Scattering, State};
-use crate::log::{Identity, Log};
+use crate::log::{FoundOrder, Identity, Log, Superseded};
 use crate::replay::{LiveBlock, Replayed};
 use crate::ring::Ring;
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sectors, Sequence, SlotIndex};
 use std::collections::BTreeSet;
+
+/// What the checkpoint tells of the order of the flushes.
+#[derive(Default)]
+struct Told {
+    ends: Vec<Position>,
+    /// And whether each is known to be kept.
+    superseded: Vec<(Superseded, bool)>,
+}
 
 /// What goes into the log beside, or in the place of, what the checkpoint says.
 #[derive(Default)]
@@ -30,11 +38,18 @@ pub(super) struct Contents {
     /// After an unclean stop.
     pub replayed: Option<Replayed>,
     lost: BTreeSet<CoreBlock>,
+    /// After a clean one.
+    order: Option<FoundOrder>,
+    told: Told,
     /// Extents that the pool must have.
     scattered: u32,
 }
 
 impl Contents {
+    pub fn after_clean_stop(order: Option<FoundOrder>) -> Self {
+        Self { order, ..Self::default() }
+    }
+
     pub fn after(mut lives: Vec<LiveBlock>, replayed: Replayed) -> Self {
         lives.sort_unstable_by_key(|live| live.position);
         Self { lives, replayed: Some(replayed), ..Self::default() }
@@ -42,6 +57,33 @@ impl Contents {
 
     fn lost(&self) -> &BTreeSet<CoreBlock> {
         self.replayed.as_ref().map_or(&self.lost, |replayed| &replayed.lost)
+    }
+
+    /// The order that goes on; not where something that has its place in it is lost.
+    fn found_order(self) -> Option<FoundOrder> {
+        if !self.lost().is_empty() {
+            return None;
+        }
+        let Told { ends, superseded } = self.told;
+        let mut order = match (self.order, self.replayed) {
+            (Some(mut order), _) => {
+                order.superseded.extend(superseded.into_iter().map(|(one, _)| one));
+                order
+            }
+            (None, replayed) => {
+                let mut order = replayed?.order?;
+                superseded.into_iter().for_each(|(one, is_known)| order.add_older(one, is_known));
+                order.found
+            }
+        };
+        order.ends.extend(ends);
+        Some(order)
+    }
+
+    /// Whether the order is to go on.
+    fn has_order(&self) -> bool {
+        let replayed = self.replayed.as_ref().and_then(|replayed| replayed.order.as_ref());
+        self.order.is_some() || replayed.is_some()
     }
 }
 
@@ -100,12 +142,7 @@ impl Weave<'_> {
     ) -> Result<(), FormatError> {
         let layout = &self.source.layout;
         let each = layout.units_per_block();
-        let last = Position(run.position.0 + u64::from(run.count - 1) * each);
-        let what = "checkpoint";
-        if !layout.contains(last) || run.first.0 + u64::from(run.count) > self.source.core_blocks {
-            let detail = "a run lies outside core or log";
-            return Err(FormatError::Malformed { what, detail });
-        }
+        let (last, what) = (self.source.check_bounds(run)?, "checkpoint");
         if run.position < self.free {
             let detail = "blocks share a place in the log, or are not in its order";
             return Err(FormatError::Malformed { what, detail });
@@ -178,6 +215,9 @@ impl Source<'_> {
         }
         log.lost = contents.lost().clone();
         log.lost_at_start = log.lost.clone();
+        if let Some(order) = contents.found_order() {
+            log.resume_order(&order);
+        }
         Ok(log)
     }
 
@@ -191,6 +231,7 @@ impl Source<'_> {
             epoch,
             keeps_classes: self.keeps_classes,
             keeps_parts: self.keeps_parts,
+            keeps_order: self.keeps_order,
         };
         let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
         Log::new(identity, layout, ring, next, tail, core_blocks, contents.scattered)
@@ -202,13 +243,23 @@ impl Source<'_> {
         contents: &mut Contents,
         place: &mut Place<'_>,
     ) -> Result<(Vec<Sequence>, u32), OpenError> {
-        let Contents { lives, replayed, lost, .. } = contents;
+        let has_order = contents.has_order();
+        let Contents { lives, replayed, lost, told, .. } = contents;
+        *told = Told::default();
         let scattering = Scattering::new(self.layout.line_blocks());
         let mut weave = Weave { source: self, lives, free: Position(0), scattering };
         let table = self
             .read_checkpoint(old.checkpoint, |table, run, checksums| match replayed {
+                _ if matches!(run.kind, CheckpointKind::Ends | CheckpointKind::Kept) => {
+                    let tail = replayed.as_ref().map_or(Sequence(0), |replayed| replayed.tail);
+                    match has_order {
+                        true => self.note_order(told, (table, run, checksums), tail),
+                        false => Ok(()),
+                    }
+                }
                 Some(replayed) => {
-                    self.add_surviving(&mut weave, replayed, (table, run, checksums), place)
+                    let told = Some(&mut *told).filter(|_| has_order);
+                    self.add_surviving(&mut weave, replayed, told, (table, run, checksums), place)
                 }
                 None if run.kind == CheckpointKind::Lost => {
                     lost.extend((0..run.count).map(|at| CoreBlock(run.first.0 + u64::from(at))));
@@ -227,6 +278,7 @@ impl Source<'_> {
         &self,
         weave: &mut Weave,
         replayed: &mut Replayed,
+        mut told: Option<&mut Told>,
         (table, run, checksums): (&[Sequence], &CheckpointRun, &[u32]),
         place: &mut Place,
     ) -> Result<(), FormatError> {
@@ -239,10 +291,7 @@ impl Source<'_> {
         // resident at the stop before this life says nothing of who was when it was cut.
         let heat = Heat::NONE;
         let kind = run.kind.sectors().map_or(CheckpointKind::DirtyReplayed, CheckpointKind::Part);
-        let first = |position| match self.layout.contains(position) {
-            true => table[self.layout.segment_of(position).0 as usize],
-            false => Sequence(0),
-        };
+        let first = |position| self.first_at(table, position);
         let each = self.layout.units_per_block();
         let end = Position(run.position.0 + u64::from(run.count - 1) * each);
         let is_in_one = self.layout.segment_of(run.position) == self.layout.segment_of(end);
@@ -254,9 +303,60 @@ impl Source<'_> {
             if replayed.keeps(block, run.kind, first(position)) {
                 let one = CheckpointRun { first: block, count: 1, kind, position, heat, ..*run };
                 weave.add_run(&one, &checksums[index..=index], place)?;
+            } else if let Some(told) = &mut told
+                && matches!(run.kind, CheckpointKind::Dirty | CheckpointKind::DirtyReplayed)
+                && first(position) >= replayed.tail
+            {
+                let checksum = checksums[index];
+                let older = Superseded { block, position, checksum, next: None };
+                told.superseded.push((older, false));
             }
         }
         Ok(())
+    }
+
+    /// First record of the segment of a place.
+    fn first_at(&self, table: &[Sequence], position: Position) -> Sequence {
+        match self.layout.contains(position) {
+            true => table[self.layout.segment_of(position).0 as usize],
+            false => Sequence(0),
+        }
+    }
+
+    /// What a run tells of the order of the flushes, but for what lies before the tail.
+    fn note_order(
+        &self,
+        told: &mut Told,
+        (table, run, checksums): (&[Sequence], &CheckpointRun, &[u32]),
+        tail: Sequence,
+    ) -> Result<(), FormatError> {
+        if run.kind == CheckpointKind::Ends {
+            told.ends.extend(checksums.iter().map(|place| Position(u64::from(*place))));
+            return Ok(());
+        }
+        self.check_bounds(run)?;
+        for (index, &checksum) in (0..).zip(checksums) {
+            let position = Position(run.position.0 + index * self.layout.units_per_block());
+            if self.first_at(table, position) >= tail {
+                let block = CoreBlock(run.first.0 + index);
+                told.superseded.push((Superseded { block, position, checksum, next: None }, true));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the last block of a run lies.
+    fn check_bounds(&self, run: &CheckpointRun) -> Result<Position, FormatError> {
+        let each = self.layout.units_per_block();
+        let last = Position(run.position.0 + u64::from(run.count - 1) * each);
+        let end = run.first.0 + u64::from(run.count);
+        match self.layout.contains(last) && end <= self.core_blocks {
+            true => Ok(last),
+            false => {
+                let detail = "a run lies outside core or log";
+                Err(FormatError::Malformed { what: "checkpoint", detail })
+            }
+        }
     }
 
     async fn read_checkpoint(

@@ -31,7 +31,8 @@ pub struct CacheTraffic {
     pub written_copies: u64,
     /// What the log needs to be read again.
     pub written_descriptors: u64,
-    /// Checkpoints, of a stop and of those taken while it runs, and the headers.
+    /// Checkpoints, of a stop and of those taken while it runs, and the headers; and how far the
+    /// core has come in the order of the flushes.
     pub written_checkpoints: u64,
     /// Given back to the device by reclaim.
     pub discarded: u64,
@@ -44,6 +45,8 @@ pub struct CoreTraffic {
     pub read_ahead: u64,
     /// The rest of blocks that were written in part.
     pub read_to_complete: u64,
+    /// To be written back with their parity, after an unclean stop.
+    pub read_for_parity: u64,
     pub written_by_requests: u64,
     pub written_by_cleaning: u64,
     pub discarded: u64,
@@ -86,7 +89,7 @@ impl CacheTraffic {
 
 impl CoreTraffic {
     pub fn read(&self) -> u64 {
-        self.read_for_requests + self.read_ahead + self.read_to_complete
+        self.read_for_requests + self.read_ahead + self.read_to_complete + self.read_for_parity
     }
 
     pub fn written(&self) -> u64 {
@@ -110,6 +113,7 @@ impl AddAssign for Traffic {
         core.read_for_requests += other.core.read_for_requests;
         core.read_ahead += other.core.read_ahead;
         core.read_to_complete += other.core.read_to_complete;
+        core.read_for_parity += other.core.read_for_parity;
         core.written_by_requests += other.core.written_by_requests;
         core.written_by_cleaning += other.core.written_by_cleaning;
         core.discarded += other.core.discarded;
@@ -133,6 +137,7 @@ pub(crate) enum CoreRead {
     Ahead,
     /// The rest of a block.
     Rest,
+    Parity,
 }
 
 impl Counters {
@@ -154,6 +159,7 @@ impl Counters {
             CoreRead::Request => core.read_for_requests += bytes,
             CoreRead::Ahead => core.read_ahead += bytes,
             CoreRead::Rest => core.read_to_complete += bytes,
+            CoreRead::Parity => core.read_for_parity += bytes,
         }
     }
 

@@ -20,6 +20,7 @@ mod lines;
 mod lost;
 mod machine;
 mod ordered;
+mod ordered_lives;
 mod parts;
 mod payload_free;
 mod read_ahead;

@@ -23,13 +23,14 @@ const BLOCKS: u64 = 96;
 const BLOCK_BYTES: u64 = 4096;
 
 #[derive(Default)]
-struct History {
-    writes: Vec<Write>,
+pub struct History {
+    pub writes: Vec<Write>,
     flushes: Vec<Span>,
     /// One more with each thing that is sent or answered.
-    clock: u64,
+    pub clock: u64,
     busy: BTreeSet<u64>,
-    checkpoints: u64,
+    pub checkpoints: u64,
+    pub is_over: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -38,7 +39,7 @@ struct Span {
     answered: Option<u64>,
 }
 
-struct Write {
+pub struct Write {
     blocks: std::ops::Range<u64>,
     span: Span,
     is_fua: bool,
@@ -54,8 +55,19 @@ impl History {
         Span { sent: self.tick(), answered: None }
     }
 
+    /// The power went: nobody waits for an answer any more, and what had not been promised may be
+    /// gone, whatever is promised later.
+    pub fn lose_power(&mut self) {
+        self.busy.clear();
+        let flushed = self.flushes.iter().filter(|flush| flush.answered.is_some());
+        let flushed = flushed.map(|flush| flush.sent).max().unwrap_or(0);
+        for write in self.writes.iter_mut().filter(|write| !write.is_fua) {
+            write.span.answered = write.span.answered.filter(|answered| *answered < flushed);
+        }
+    }
+
     /// What is wrong with the core holding these writes, one for each block; 0: none.
-    fn judge(&self, image: &[u64]) -> Result<(), String> {
+    pub fn judge(&self, image: &[u64]) -> Result<(), String> {
         let write = |id: u64| &self.writes[id as usize - 1];
         let newest = image.iter().filter(|id| **id > 0).map(|id| write(*id).span.sent).max();
         let Some(newest) = newest else { return Ok(()) };
@@ -79,7 +91,7 @@ impl History {
 }
 
 /// Of each block the write that it is from: the later of two on one block has the higher number.
-fn image(core: &Medium) -> Vec<u64> {
+pub fn image(core: &Medium) -> Vec<u64> {
     let block = |index: u64| {
         let bytes = core.peek(index * BLOCK_BYTES, BLOCK_BYTES as usize);
         let words: Vec<u64> =
@@ -90,9 +102,10 @@ fn image(core: &Medium) -> Vec<u64> {
     (0..BLOCKS).map(block).collect()
 }
 
-async fn work(slice: Slice, history: Rc<RefCell<History>>, runtime: Runtime, seed: u64) {
+/// Works until it is told to end.
+pub async fn work(slice: Slice, history: Rc<RefCell<History>>, runtime: Runtime, seed: u64) {
     let mut random = Random::new(seed);
-    loop {
+    while !history.borrow().is_over {
         let device: &dyn BlockDevice = &slice;
         runtime.sleep(Duration::from_micros(random.below(400))).await;
         if random.one_in(12) {
@@ -135,7 +148,7 @@ async fn work(slice: Slice, history: Rc<RefCell<History>>, runtime: Runtime, see
     }
 }
 
-fn config(policy: CleaningPolicy) -> SliceConfig {
+pub fn config(policy: CleaningPolicy) -> SliceConfig {
     let stripe = StripeConfig { low_percent: 0, target_percent: 0, ..StripeConfig::default() };
     let cleaning = CleaningConfig { policy, stripe, ..small_cleaning() };
     SliceConfig { mode: Mode::WriteBack, cleaning, ..SliceConfig::default() }

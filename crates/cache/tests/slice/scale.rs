@@ -246,6 +246,7 @@ impl Full {
                 checksum: crc_fast::crc32_iscsi(&bytes),
             },
             reach: 0,
+            order: None,
         };
         for (copy, sequence) in [(0, 2), (1, 1)] {
             let header = SliceHeader { sequence, ..header };

@@ -115,6 +115,46 @@ pub(super) fn cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_orde
     assert!(pasts.len() > 3 && pasts.contains(&LINKS), "{pasts:?}");
 }
 
+/// The order goes on where a cut has interrupted it: whoever loses the cache then has a past of
+/// which nothing is missing, and no later one has begun.
+pub(super) fn cache_that_is_lost_after_a_restart_leaves_a_consistent_past_as_well() {
+    const LINKS: u8 = 12;
+    let place = |link: u8| if link.is_multiple_of(2) { 200 } else { 3 };
+    let mut pasts = std::collections::BTreeSet::new();
+    for at in 0..60 {
+        let mut rig = Rig::in_mode(Mode::WriteBack);
+        let cleaning = &mut rig.description.cache.as_mut().expect("a cache").settings.cleaning;
+        cleaning.policy = CleaningPolicy::Ordered;
+        rig.try_live(async |scene| {
+            for link in 1..=LINKS {
+                scene.write(place(link), link).await.expect("takes the write");
+                scene.flush().await.expect("flushes");
+            }
+            rig.machine.power.cut_after(at % 10 * 7);
+            scene.volume.clean_all().await.expect("cleans");
+        });
+        rig.cut(at);
+        let ended = rig.try_live(async |scene| {
+            scene.expect(200, LINKS).await;
+            let order = scene.cache().order.expect("it is asked for");
+            assert!(order.is_consistent, "{order:?}");
+            rig.machine.power.cut_after(at * 3);
+            scene.volume.clean_all().await.expect("cleans");
+        });
+        rig.cut(at);
+        rig.absent.cache = true;
+        rig.tolerance = Tolerance::Forced;
+        rig.live(async |scene| {
+            let odd = scene.read(3).await.expect("can be read");
+            let even = scene.read(200).await.expect("can be read");
+            assert!(odd.abs_diff(even) == 1 || odd + even == 0, "cut {at}: {odd} and {even}");
+            assert!(ended.was_cut() || even == LINKS, "cut {at}: {odd} and {even}");
+            pasts.insert(odd.max(even));
+        });
+    }
+    assert!(pasts.len() > 6 && pasts.contains(&LINKS), "{pasts:?}");
+}
+
 /// Nothing was written while it was away, so it is as good as before.
 pub(super) fn cache_that_was_away_over_a_restart_comes_back_with_its_dirty_data() {
     let mut rig = Rig::in_mode(Mode::WriteBack);

@@ -183,6 +183,8 @@ table! {
             cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only_by_force;
         scenario cache_faults::
             cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_ordered;
+        scenario cache_faults::
+            cache_that_is_lost_after_a_restart_leaves_a_consistent_past_as_well;
         scenario cache_faults::cache_that_was_away_over_a_restart_comes_back_with_its_dirty_data;
     }
     Row(19) "cache read error, clean" {

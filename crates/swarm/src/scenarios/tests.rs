@@ -126,6 +126,7 @@ each! {
     switch_to_pass_through_brings_no_old_mapping_back
     cache_that_vanishes_clean_costs_nothing_and_the_volume_stays_online
     cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only_by_force
+    cache_that_is_lost_after_a_restart_leaves_a_consistent_past_as_well
     cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_ordered
     cache_that_was_away_over_a_restart_comes_back_with_its_dirty_data
     clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_counted

@@ -1,0 +1,66 @@
+//! The parity that blocks owe since an unclean stop, which may have torn it.
+//!
+//! Mostly they are cleaned first, whenever they were written, and their parity is recomputed with
+//! that. Where the core goes on in the order of the flushes, that would make a mixture of it: there
+//! what the core has of them is read and written back, with its parity, before anything is cleaned.
+
+use super::batches::Batch;
+use super::run_of;
+use crate::classes::ClassId;
+use crate::engine::Engine;
+use crate::stats::CoreRead;
+use crate::types::BlockRun;
+use headpond_block::{Buffer, DeviceError, Outcome, Request, RequestFlags, defect};
+use std::rc::Rc;
+
+impl Engine {
+    /// Recomputes the parity that blocks of a run owe. The caller holds the lock on the run, and is
+    /// about to change the core by a write that does not.
+    pub(crate) async fn settle_parity(self: &Rc<Self>, run: BlockRun) -> Outcome {
+        loop {
+            let owing = self.log.borrow().replayed_in(run);
+            if owing.is_empty() {
+                return Ok(());
+            }
+            self.clean_locked(&owing).await?;
+        }
+    }
+
+    /// Has the parity of neighbouring blocks recomputed by a write that changes nothing; then they
+    /// wait for their turn. The caller holds the lock on them.
+    pub(super) async fn settle_in_place(self: &Rc<Self>, batch: &Batch) {
+        let outcome = self.write_back(run_of(batch)).await;
+        let mut log = self.log.borrow_mut();
+        for version in batch {
+            if outcome.is_ok() {
+                log.map.unmark_replayed(version.block);
+            }
+            log.give_back(version);
+        }
+        // Cleaning may have begun meanwhile, past a version that waited here for the lock.
+        log.walk_again();
+        let Err(error) = outcome else { return };
+        if error.is_damage() {
+            // What lies there is written over sooner or later: then out of order, and now.
+            log.mix();
+            return;
+        }
+        drop(log);
+        self.back_off(error);
+    }
+
+    async fn write_back(&self, run: BlockRun) -> Result<(), DeviceError> {
+        let data = Buffer::zeroed(run.range().len() as usize);
+        let read = Request::read(run.range().start(), &data);
+        self.read_core(CoreRead::Parity, ClassId::UNCLASSIFIED, read).await?;
+        let mut flags = RequestFlags::LOGGED;
+        flags.set(RequestFlags::RECOMPUTE_PARITY, !defect!(PatchTornParity));
+        let write = Request::write(run.range().start(), data).with_flags(flags);
+        {
+            let counters = &mut self.log.borrow_mut().counters;
+            counters.cleaning_writes += 1;
+            counters.traffic.core.written_by_cleaning += run.range().len();
+        }
+        self.core.submit(write).await
+    }
+}

@@ -1,0 +1,208 @@
+//! What of the order of the flushes outlives a stop.
+//!
+//! On the device the order is told by places in the log: a *mark*, before which the core has
+//! everything for good; the ends of the epochs behind it; and the versions behind it that are kept.
+//! Every record carries the mark, and whether an epoch ended before it; so that nobody waits for a
+//! record, the mark has a place of its own as well. A checkpoint has the ends and what is kept, and
+//! its header the mark of that moment.
+//!
+//! **Invariants**
+//! - The mark of an epoch is stable before anything of the next one goes to the core. So whoever
+//!   starts from it meets a core that has part of one epoch more, of which any part may be missing;
+//!   and that holds for the mark before it as well, where the last one cannot be read.
+//! - Nothing carries a mark while the core is a mixture.
+//!
+//! **Not here**: making the mark stable (`cleaner`), what replay makes of the records (`replay`).
+
+use super::flush_epochs::{FlushEpochs, Kept};
+use super::{Cut, Identity, Log};
+use crate::cleaning::Age;
+use crate::format::checkpoint::{CheckpointKind, CheckpointRun};
+use crate::format::order_mark::OrderMark;
+use crate::line_map::{Marks, State, Version};
+use crate::types::{CoreBlock, Position, SegmentIndex, SlotIndex};
+
+/// The order as the device tells of it.
+#[derive(Debug, Default)]
+pub(crate) struct FoundOrder {
+    pub mark: Position,
+    /// What its own place says.
+    pub noted: Option<OrderMark>,
+    /// Where the checkpoint was cut, if that does not know the order: then it counts only where
+    /// the core has everything up to there.
+    pub unknown_until: Option<Position>,
+    /// Where epochs ended, in no order.
+    pub ends: Vec<Position>,
+    pub superseded: Vec<Superseded>,
+}
+
+/// A version that is not current, and was not at the core when it was superseded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superseded {
+    pub block: CoreBlock,
+    pub position: Position,
+    pub checksum: u32,
+    /// Where the next version lies; `None` where this one is known to be kept.
+    pub next: Option<Position>,
+}
+
+/// What was written to the mark's own place last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Noted {
+    place: Option<Position>,
+    sequence: u64,
+}
+
+impl Log {
+    /// The mark that a record carries now.
+    pub(crate) fn order_mark(&self) -> Option<Position> {
+        let epochs = self.epochs.as_ref().filter(|_| self.identity.keeps_order)?;
+        let mark = match epochs.is_mixed() {
+            false => epochs.mark(),
+            true if self.lacks_core_any() => return None,
+            true => self.age_now(),
+        };
+        // What lies before the tail is at the core as well.
+        Some(self.place_at(mark.max(Age { segment: self.tail, slot: 0 })))
+    }
+
+    /// Where the epochs ended that the core lacks.
+    pub(super) fn places_of_ends(&self) -> Vec<Position> {
+        let epochs = self.epochs.as_ref().filter(|_| self.identity.keeps_order);
+        epochs.iter().flat_map(|it| it.ends()).map(|end| self.place_at(end)).collect()
+    }
+
+    /// The mark, to be written to its own place, where it is a new one.
+    pub(crate) fn next_mark(&mut self) -> Option<OrderMark> {
+        let place = self.order_mark().filter(|mark| self.noted.place != Some(*mark))?;
+        self.noted = Noted { place: Some(place), sequence: self.noted.sequence + 1 };
+        let Identity { cache, slice, epoch, .. } = self.identity;
+        let (sequence, next_record) = (self.noted.sequence, self.next());
+        Some(OrderMark { cache, slice, epoch, sequence, place, next_record })
+    }
+
+    /// Whether records carry a mark, and no more are to.
+    pub(super) fn has_lost_order(&self) -> bool {
+        self.carries_order && self.order_mark().is_none()
+    }
+
+    /// Whether the parity of what came back is to be settled before anything is cleaned.
+    pub(crate) fn settles_parity_first(&self) -> bool {
+        self.epochs.as_ref().is_some_and(|epochs| !epochs.is_mixed())
+    }
+
+    /// Visits what is kept at some places, as a checkpoint has it, in their order.
+    pub(super) fn kept_runs(
+        &self,
+        places: std::ops::Range<u32>,
+        cut: &Cut,
+    ) -> Vec<(CheckpointRun, u32)> {
+        let mut runs = Vec::new();
+        let Some(epochs) = self.epochs.as_ref().filter(|epochs| epochs.keeps_any()) else {
+            return runs;
+        };
+        let mut place = places.start;
+        while place < places.end {
+            let segment = self.layout.segment_of_slot(SlotIndex(place));
+            let all = self.layout.places_of(segment);
+            let until = all.end.min(places.end);
+            let age = |place: u32| Age {
+                segment: self.ring.first_record(segment),
+                slot: place - all.start,
+            };
+            for version in epochs.kept_between(age(place), age(until)) {
+                let position = self.layout.position_of(version.slot, version.unit);
+                if !version.is_payload_free() && self.before(cut, version, position, 1) > 0 {
+                    runs.push((self.kept_run(version, position), self.map.checksum(version.slot)));
+                }
+            }
+            place = until;
+        }
+        runs
+    }
+
+    fn kept_run(&self, version: &Version, position: Position) -> CheckpointRun {
+        CheckpointRun {
+            first: version.block,
+            count: 1,
+            kind: CheckpointKind::Kept,
+            position,
+            class: crate::eviction::ClassKey::UNKNOWN,
+            heat: crate::eviction::Heat::NONE,
+        }
+    }
+
+    /// Goes on in an order that another life has left, as far as the device tells enough of it.
+    pub(crate) fn resume_order(&mut self, found: &FoundOrder) {
+        let noted = found.noted.and_then(|noted| self.age_of_mark(&noted));
+        // Records before either may be gone that nothing had promised.
+        let now = self.age_now();
+        let mark = self.age_at(found.mark).max(noted).unwrap_or_default().min(now);
+        let known_from = found.unknown_until.map(|until| self.age_at(until).unwrap_or_default());
+        if known_from.is_some_and(|from| mark < from) {
+            return;
+        }
+        let ends = found.ends.iter().filter_map(|end| self.age_at(*end));
+        let mut ends: Vec<Age> = ends.filter(|end| *end > mark && *end < now).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut epochs = FlushEpochs::resumed(mark, ends);
+        for superseded in &found.superseded {
+            let Superseded { block, position, checksum, next } = *superseded;
+            let Some(version) = self.version_of_old(block, position) else { continue };
+            let from = self.age_of(version.slot);
+            let to = next.map(|next| self.age_at(next).unwrap_or_default());
+            if from >= mark && to.is_none_or(|to| epochs.is_end_between(from, to)) {
+                self.map.set_checksum(version.slot, checksum);
+                epochs.keep(from, Kept::new(version));
+            }
+        }
+        // Whoever goes on from here has seen what came back.
+        epochs.end(now);
+        self.epochs = Some(epochs);
+    }
+
+    /// The age of a mark, unless what it was written of has been freed since. Where the log ends
+    /// before it, everything counts as before it.
+    fn age_of_mark(&self, mark: &OrderMark) -> Option<Age> {
+        match self.age_of_used(mark.place) {
+            Some(age) => Some(age).filter(|age| age.segment < mark.next_record),
+            None => (mark.next_record >= self.next()).then(|| self.age_now()),
+        }
+    }
+
+    /// A version of which the map knows nothing, where its place is one.
+    fn version_of_old(&self, block: CoreBlock, position: Position) -> Option<Version> {
+        if !self.layout.contains(position) {
+            return None;
+        }
+        let (slot, unit) = self.layout.slot_at(position);
+        let (state, target, marks) = (State::Dirty, State::Dirty, Marks::INDEXED);
+        let is_possible = self.is_behind_head(slot, unit) && self.map.state(slot) == State::Free;
+        is_possible.then_some(Version { slot, block, state, target, unit, marks })
+    }
+
+    /// Where a place of that age is; the end of a segment is the start of the next one.
+    fn place_at(&self, age: Age) -> Position {
+        let segment = self.ring.first_from(age.segment);
+        let is_there = self.ring.first_record(segment) == age.segment;
+        let units = if is_there { u64::from(age.slot) * self.layout.units_per_block() } else { 0 };
+        Position(self.layout.segment_start(segment).0 + units)
+    }
+
+    /// The age of a place that is used, or is the next to be.
+    fn age_at(&self, place: Position) -> Option<Age> {
+        let after_head = self.layout.segment_start(self.ring.after(self.ring.head()));
+        let all = u64::from(self.layout.segments()) * self.layout.units_per_segment();
+        let is_next = place.0 % all == after_head.0;
+        self.age_of_used(place).or_else(|| is_next.then(|| self.age_now()))
+    }
+
+    fn age_of_used(&self, place: Position) -> Option<Age> {
+        let units = place.0 % self.layout.units_per_segment();
+        let segment = SegmentIndex(self.layout.segment_of(place).0 % self.layout.segments());
+        let slot = (units / self.layout.units_per_block()) as u32;
+        let is_used = self.ring_order(segment) < self.ring.used();
+        is_used.then(|| Age { segment: self.ring.first_record(segment), slot })
+    }
+}
