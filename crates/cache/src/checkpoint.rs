@@ -142,8 +142,9 @@ pub(crate) async fn write_checkpoint(
         }
     }
     log.borrow().lost_runs().iter().for_each(|run| sink.add_run(run, &[]));
-    let order = cut.order.filter(|_| sink.add_ends(&cut.ends));
+    let has_ends = sink.add_ends(&cut.ends);
     sink.drain(true).await?;
+    let order = log.borrow().order_mark_since(cut).filter(|_| has_ends);
     let Sink { runs, len, checksum, .. } = sink;
     let checkpoint = CheckpointRef { area, runs, bytes: len, checksum: checksum.value() };
     Ok(Some(Written { checkpoint, order }))

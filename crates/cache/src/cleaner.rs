@@ -7,7 +7,7 @@
 //!
 //! Blocks that were replayed after an unclean stop go first, and are written with their parity
 //! recomputed: the stop may have torn it, for nothing else notes which stripes were being written.
-//! Where the core is kept in order, that is done first by itself (`parity`).
+//! Where the core is kept in order, that is done by itself (`parity`).
 //!
 //! **Invariants**
 //! - A block becomes clean only by a core flush that began after its write was answered.
@@ -85,7 +85,8 @@ pub(crate) struct Progress {
     courtesy: RefCell<Courtesy>,
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
-    is_flushing: Cell<bool>,
+    /// Who has the core flushed, and no writes begun meanwhile.
+    flushing: Cell<u32>,
     /// How often what the core has of blocks came into doubt: a flush failed, or they were about
     /// to be written over past the log.
     pub doubts: Cell<u64>,
@@ -119,7 +120,7 @@ impl Progress {
             courtesy: RefCell::default(),
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
-            is_flushing: Cell::default(),
+            flushing: Cell::default(),
             doubts: Cell::default(),
             unrecorded: RefCell::default(),
             is_flush_failing: Cell::default(),
@@ -130,6 +131,23 @@ impl Progress {
     /// Nothing is on its way to the core, or chosen to go there.
     pub fn is_at_rest(&self) -> bool {
         self.in_flight() == 0 && self.round.borrow().is_empty()
+    }
+
+    /// Nothing of the cleaner is on its way to either device.
+    pub fn is_over(&self) -> bool {
+        self.in_flight() == 0 && !self.is_flushing()
+    }
+
+    fn is_flushing(&self) -> bool {
+        self.flushing.get() > 0
+    }
+
+    fn begin_flushing(&self) {
+        self.flushing.set(self.flushing.get() + 1);
+    }
+
+    fn end_flushing(&self) {
+        self.flushing.set(self.flushing.get() - 1);
     }
 
     /// Writes that have begun and not ended.

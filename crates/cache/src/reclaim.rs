@@ -309,7 +309,11 @@ impl Engine {
     /// segment goes with it, and what is dirty is carried on. `false` where the slice stops
     /// meanwhile: the order outlives that.
     async fn wait_for_order(&self, segment: SegmentIndex) -> bool {
-        let written = || self.log.borrow().counters.cleaned_blocks;
+        let written = || {
+            let log = self.log.borrow();
+            // Before anything is cleaned in order, parity is settled.
+            (log.counters.cleaned_blocks, log.map.counts().replayed)
+        };
         let (mut before, mut polls) = (written(), 0);
         while self.log.borrow().owes_in_order(segment) && !self.is_stopping.get() {
             let is_passed = self.cleaning.is_at_rest() && self.log.borrow().is_passed(segment);

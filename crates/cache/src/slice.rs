@@ -464,7 +464,7 @@ impl Slice {
             task.await;
         }
         engine.cleaning.swept.notify_all();
-        while engine.cleaning.in_flight() > 0 {
+        while !engine.cleaning.is_over() {
             engine.cleaning_wanted.wait().await;
         }
         let failed = |source: DeviceError| StopError::Device { slice, source };
@@ -548,6 +548,9 @@ fn source_of<'a>(
 ) -> Result<Source<'a>, OpenError> {
     let cache = &*foundation.cache;
     let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
+    // Of a device that forgets, every flush makes all of it clean.
+    let is_volatile = cache.geometry().stability == Stability::LostOnPower;
+    let keeps_order = superblock.keeps_order() && !is_volatile;
     Ok(Source {
         device: cache,
         layout: superblock.layout(usize::from(index)).ok_or_else(no_slice)?,
@@ -556,9 +559,8 @@ fn source_of<'a>(
         core_blocks: foundation.core.size_bytes() / BLOCK_BYTES,
         keeps_classes: superblock.keeps_classes(),
         keeps_parts: superblock.keeps_parts(),
-        keeps_order: superblock.keeps_order(),
-        resumes_order: superblock.keeps_order()
-            && config.cleaning.policy == CleaningPolicy::Ordered,
+        keeps_order,
+        resumes_order: keeps_order && config.cleaning.policy == CleaningPolicy::Ordered,
         checkpoint_every_bytes: config.checkpoint_every_on(cache),
         watch: Watch::new(watch),
     })

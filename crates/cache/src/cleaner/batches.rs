@@ -69,13 +69,14 @@ impl Engine {
         let in_flight = self.cleaning.in_flight();
         let is_any_due = in_flight < pace.any;
         // In order it is nobody else's turn here.
-        let is_in_order = self.log.borrow().settles_parity_first();
+        let is_in_order = self.log.borrow().is_in_order();
         let takes_any = is_any_due && !is_in_order;
         let is_due = |version: &Version| takes_any || version.marks.contains(Marks::REPLAYED);
         let mut batch = None;
-        let replayed = if is_in_order { pace.any.max(pace.replayed) } else { pace.replayed };
+        // The end of an epoch waits for whatever is on its way.
+        let is_ending = is_in_order && self.log.borrow().is_epoch_written().is_some();
         let task = if is_in_order { Task::Settle } else { Task::Clean };
-        if in_flight < replayed && !self.log.borrow().replayed.is_empty() {
+        if in_flight < pace.replayed && !self.log.borrow().replayed.is_empty() && !is_ending {
             let taken = self.take_batch(|log| &mut log.replayed, is_due);
             batch = taken.map(|batch| (task, batch));
         }

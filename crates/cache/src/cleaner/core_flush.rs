@@ -181,12 +181,12 @@ impl Engine {
         let interval = self.config.borrow().cleaning.core_flush_interval_ms;
         self.later(Duration::from_millis(u64::from(interval)), async |engine| {
             if !engine.written.borrow().is_empty() && !engine.is_stopping.get() {
-                engine.cleaning.is_flushing.set(true);
+                engine.cleaning.begin_flushing();
                 // After a failure everything is dirty again.
                 if let Err(error) = engine.flush_core().await {
                     engine.back_off(error);
                 }
-                engine.cleaning.is_flushing.set(false);
+                engine.cleaning.end_flushing();
                 engine.reclaim_wanted.notify_all();
             }
             engine.cleaning.flush_is_due.set(false);
@@ -209,7 +209,7 @@ impl Engine {
         if !self.cleaning.is_at_rest() || self.is_resting() || self.is_stopping.get() {
             return;
         }
-        self.cleaning.is_flushing.set(true);
+        self.cleaning.begin_flushing();
         let engine = Rc::clone(self);
         drop(self.runtime.spawn(async move {
             match engine.flush_core().await {
@@ -220,7 +220,7 @@ impl Engine {
                 // Everything is dirty again.
                 Err(error) => engine.back_off(error),
             }
-            engine.cleaning.is_flushing.set(false);
+            engine.cleaning.end_flushing();
             engine.cleaning_wanted.notify_all();
             engine.reclaim_wanted.notify_all();
         }));
@@ -293,7 +293,7 @@ impl Engine {
     pub(crate) async fn flush_core_for(self: &Rc<Self>, segment: SegmentIndex) {
         let first = self.log.borrow().ring.first_record(segment);
         let is_covered = !self.written.borrow().covers(first);
-        let is_cleaners = self.cleaning.is_flushing.get() && is_covered;
+        let is_cleaners = self.cleaning.is_flushing() && is_covered;
         let is_answered = Rc::new(Cell::new(is_cleaners));
         if !is_cleaners {
             let (engine, is_answered) = (Rc::clone(self), Rc::clone(&is_answered));
@@ -303,7 +303,7 @@ impl Engine {
                 engine.reclaim_wanted.notify_all();
             }));
         }
-        let waits = || !is_answered.get() || is_cleaners && self.cleaning.is_flushing.get();
+        let waits = || !is_answered.get() || is_cleaners && self.cleaning.is_flushing();
         loop {
             let wake = self.reclaim_wanted.wait();
             if !waits() || self.lacks_space() && self.log.borrow().is_cheap(segment) {

@@ -72,7 +72,7 @@ impl Engine {
 
     /// Nothing is begun now, whoever wants it.
     pub(crate) fn is_resting(&self) -> bool {
-        self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing.get()
+        self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing()
     }
 
     /// Has the cleaner woken when the policy wants to be asked again.

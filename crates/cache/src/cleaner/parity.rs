@@ -2,7 +2,7 @@
 //!
 //! Mostly they are cleaned first, whenever they were written, and their parity is recomputed with
 //! that. Where the core goes on in the order of the flushes, that would make a mixture of it: there
-//! what the core has of them is read and written back, with its parity, before anything is cleaned.
+//! what the core has of them is read and written back with its parity, beside what is cleaned.
 
 use super::batches::Batch;
 use super::run_of;
@@ -36,9 +36,9 @@ impl Engine {
                 log.map.unmark_replayed(version.block);
             }
             log.give_back(version);
+            // Cleaning may have passed it meanwhile.
+            log.walk_back_to(version);
         }
-        // Cleaning may have begun meanwhile, past a version that waited here for the lock.
-        log.walk_again();
         let Err(error) = outcome else { return };
         if error.is_damage() {
             // What lies there is written over sooner or later: then out of order, and now.
@@ -53,7 +53,8 @@ impl Engine {
         let data = Buffer::zeroed(run.range().len() as usize);
         let read = Request::read(run.range().start(), &data);
         self.read_core(CoreRead::Parity, ClassId::UNCLASSIFIED, read).await?;
-        let mut flags = RequestFlags::LOGGED;
+        let mut flags = RequestFlags::empty();
+        flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());
         flags.set(RequestFlags::RECOMPUTE_PARITY, !defect!(PatchTornParity));
         let write = Request::write(run.range().start(), data).with_flags(flags);
         {

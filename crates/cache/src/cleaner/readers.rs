@@ -20,7 +20,7 @@ impl Engine {
         let under_way = self.cleaning.under_way.borrow();
         let is_alone = under_way.count() == 0
             && self.written.borrow().is_empty()
-            && !self.cleaning.is_flushing.get();
+            && !self.cleaning.is_flushing();
         ClientRead { begun: now, after: is_alone.then(|| under_way.next()) }
     }
 

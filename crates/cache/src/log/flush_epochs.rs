@@ -42,6 +42,8 @@ pub struct FlushEpochs {
     is_flush_due: bool,
     /// Something has gone there out of order; it is a mixture until all that was older has.
     mixed_until: Option<Age>,
+    /// How often that has happened.
+    mixtures: u64,
 }
 
 pub(super) struct Kept {
@@ -101,7 +103,9 @@ impl Log {
             return;
         }
         let now = self.age_now();
-        self.epochs.as_mut().expect("there are").mixed_until = Some(now);
+        let epochs = self.epochs.as_mut().expect("there are");
+        epochs.mixed_until = Some(now);
+        epochs.mixtures += 1;
     }
 
     /// Whether there is anything that the core lacks, or has not flushed.
@@ -173,10 +177,7 @@ impl Log {
     /// What goes to the core next, up to so many versions in the order of their addresses, marked
     /// as being cleaned.
     pub fn choose_in_order(&mut self, most: usize) -> Vec<Version> {
-        if self.map.counts().replayed > 0 {
-            if self.settles_parity_first() {
-                return Vec::new();
-            }
+        if self.map.counts().replayed > 0 && !self.is_in_order() {
             // They go first, whenever they were written.
             self.mix();
         }
@@ -255,6 +256,14 @@ impl Log {
     pub fn walk_again(&mut self) {
         if let Some(epochs) = &mut self.epochs {
             epochs.walked = Age::default();
+        }
+    }
+
+    /// A version that nobody could choose for a while has to be met again.
+    pub fn walk_back_to(&mut self, version: &Version) {
+        let age = self.age_of(version.slot);
+        if let Some(epochs) = &mut self.epochs {
+            epochs.walked = epochs.walked.min(age);
         }
     }
 
@@ -396,6 +405,10 @@ impl FlushEpochs {
 
     pub(super) fn ends(&self) -> impl Iterator<Item = Age> {
         self.ends.iter().copied()
+    }
+
+    pub(super) fn mixtures(&self) -> u64 {
+        self.mixtures
     }
 
     pub(super) fn is_mixed(&self) -> bool {

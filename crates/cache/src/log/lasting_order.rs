@@ -49,13 +49,17 @@ pub(crate) struct Superseded {
 /// What was written to the mark's own place last.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Noted {
-    place: Option<Position>,
+    age: Option<Age>,
     sequence: u64,
 }
 
 impl Log {
     /// The mark that a record carries now.
     pub(crate) fn order_mark(&self) -> Option<Position> {
+        self.order_age().map(|age| self.place_at(age))
+    }
+
+    fn order_age(&self) -> Option<Age> {
         let epochs = self.epochs.as_ref().filter(|_| self.identity.keeps_order)?;
         let mark = match epochs.is_mixed() {
             false => epochs.mark(),
@@ -63,7 +67,17 @@ impl Log {
             true => self.age_now(),
         };
         // What lies before the tail is at the core as well.
-        Some(self.place_at(mark.max(Age { segment: self.tail, slot: 0 })))
+        Some(mark.max(Age { segment: self.tail, slot: 0 }))
+    }
+
+    /// The mark for a checkpoint that was cut then and is complete now. Not the one of then: of
+    /// what has become clean since, it may have what was kept and not what came after it.
+    pub(crate) fn order_mark_since(&self, cut: &Cut) -> Option<Position> {
+        self.order_mark().filter(|_| cut.order.is_some() && cut.mixtures == self.mixtures())
+    }
+
+    pub(super) fn mixtures(&self) -> u64 {
+        self.epochs.as_ref().map_or(0, FlushEpochs::mixtures)
     }
 
     /// Where the epochs ended that the core lacks.
@@ -74,10 +88,11 @@ impl Log {
 
     /// The mark, to be written to its own place, where it is a new one.
     pub(crate) fn next_mark(&mut self) -> Option<OrderMark> {
-        let place = self.order_mark().filter(|mark| self.noted.place != Some(*mark))?;
-        self.noted = Noted { place: Some(place), sequence: self.noted.sequence + 1 };
+        let age = self.order_age().filter(|age| self.noted.age != Some(*age))?;
+        self.noted = Noted { age: Some(age), sequence: self.noted.sequence + 1 };
         let Identity { cache, slice, epoch, .. } = self.identity;
-        let (sequence, next_record) = (self.noted.sequence, self.next());
+        let (sequence, place) = (self.noted.sequence, self.place_at(age));
+        let next_record = self.next();
         Some(OrderMark { cache, slice, epoch, sequence, place, next_record })
     }
 
@@ -86,8 +101,8 @@ impl Log {
         self.carries_order && self.order_mark().is_none()
     }
 
-    /// Whether the parity of what came back is to be settled before anything is cleaned.
-    pub(crate) fn settles_parity_first(&self) -> bool {
+    /// Whether the core is kept in order, and is no mixture.
+    pub(crate) fn is_in_order(&self) -> bool {
         self.epochs.as_ref().is_some_and(|epochs| !epochs.is_mixed())
     }
 
@@ -98,9 +113,8 @@ impl Log {
         cut: &Cut,
     ) -> Vec<(CheckpointRun, u32)> {
         let mut runs = Vec::new();
-        let Some(epochs) = self.epochs.as_ref().filter(|epochs| epochs.keeps_any()) else {
-            return runs;
-        };
+        let is_told = |epochs: &&FlushEpochs| self.identity.keeps_order && epochs.keeps_any();
+        let Some(epochs) = self.epochs.as_ref().filter(is_told) else { return runs };
         let mut place = places.start;
         while place < places.end {
             let segment = self.layout.segment_of_slot(SlotIndex(place));
@@ -137,7 +151,8 @@ impl Log {
         let noted = found.noted.and_then(|noted| self.age_of_mark(&noted));
         // Records before either may be gone that nothing had promised.
         let now = self.age_now();
-        let mark = self.age_at(found.mark).max(noted).unwrap_or_default().min(now);
+        let Some(mark) = self.age_at(found.mark) else { return };
+        let mark = noted.map_or(mark, |noted| mark.max(noted)).min(now);
         let known_from = found.unknown_until.map(|until| self.age_at(until).unwrap_or_default());
         if known_from.is_some_and(|from| mark < from) {
             return;
@@ -171,15 +186,23 @@ impl Log {
         }
     }
 
-    /// A version of which the map knows nothing, where its place is one.
+    /// A version of which the map knows nothing, where its place is one, and there is a newer one
+    /// of the block that the core lacks: whoever writes the one will write the other.
     fn version_of_old(&self, block: CoreBlock, position: Position) -> Option<Version> {
-        if !self.layout.contains(position) {
+        let last = Position(position.0.checked_add(self.layout.units_per_block() - 1)?);
+        if !self.layout.contains(last) {
             return None;
         }
         let (slot, unit) = self.layout.slot_at(position);
-        let (state, target, marks) = (State::Dirty, State::Dirty, Marks::INDEXED);
+        let newest = self.map.newest(block).filter(|newest| newest.state == State::Dirty)?;
+        let is_older = self.age_of(slot) < self.age_of(newest.slot);
         let is_possible = self.is_behind_head(slot, unit) && self.map.state(slot) == State::Free;
-        is_possible.then_some(Version { slot, block, state, target, unit, marks })
+        // With it the parity is recomputed as well.
+        let owes_parity = newest.marks.contains(Marks::REPLAYED);
+        let marks = if owes_parity { Marks::REPLAYED } else { Marks::NONE } | Marks::INDEXED;
+        let (state, target) = (State::Dirty, State::Dirty);
+        let version = Version { slot, block, state, target, unit, marks };
+        (is_possible && is_older).then_some(version)
     }
 
     /// Where a place of that age is; the end of a segment is the start of the next one.
@@ -187,14 +210,17 @@ impl Log {
         let segment = self.ring.first_from(age.segment);
         let is_there = self.ring.first_record(segment) == age.segment;
         let units = if is_there { u64::from(age.slot) * self.layout.units_per_block() } else { 0 };
-        Position(self.layout.segment_start(segment).0 + units)
+        Position((self.layout.segment_start(segment).0 + units) % self.units())
+    }
+
+    fn units(&self) -> u64 {
+        u64::from(self.layout.segments()) * self.layout.units_per_segment()
     }
 
     /// The age of a place that is used, or is the next to be.
     fn age_at(&self, place: Position) -> Option<Age> {
         let after_head = self.layout.segment_start(self.ring.after(self.ring.head()));
-        let all = u64::from(self.layout.segments()) * self.layout.units_per_segment();
-        let is_next = place.0 % all == after_head.0;
+        let is_next = place.0 % self.units() == after_head.0;
         self.age_of_used(place).or_else(|| is_next.then(|| self.age_now()))
     }
 

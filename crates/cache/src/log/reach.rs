@@ -57,6 +57,8 @@ pub(crate) struct Cut {
     /// As a record would have carried it, and the ends of the epochs behind that.
     pub order: Option<Position>,
     pub ends: Vec<Position>,
+    /// How often the core had become a mixture.
+    pub mixtures: u64,
 }
 
 /// Segments between two checkpoints, and segments from one on that may hold records before the next
@@ -85,6 +87,7 @@ impl Log {
             opened: self.reach.opened,
             order: self.order_mark(),
             ends: self.places_of_ends(),
+            mixtures: self.mixtures(),
         }
     }
 

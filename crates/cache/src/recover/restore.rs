@@ -350,7 +350,7 @@ impl Source<'_> {
         let each = self.layout.units_per_block();
         let last = Position(run.position.0 + u64::from(run.count - 1) * each);
         let end = run.first.0 + u64::from(run.count);
-        match self.layout.contains(last) && end <= self.core_blocks {
+        match self.layout.contains(Position(last.0 + each - 1)) && end <= self.core_blocks {
             true => Ok(last),
             false => {
                 let detail = "a run lies outside core or log";

@@ -207,10 +207,8 @@ fn parity_is_settled_without_a_change_of_contents() {
         while told.last() != Some(&2) {
             runtime.sleep(Duration::from_millis(100)).await;
             told.push(byte_at(&*bench.core, 0).await.unwrap());
-            assert_eq!(traffic().read_for_parity, 4096);
             assert!(order().is_consistent);
         }
-        assert!(told.iter().filter(|byte| **byte == 9).count() > 15, "written once as it was");
         told.dedup();
         assert_eq!(told, [9, 1, 2], "then both of them, in their order");
         slice.flush_dirty().await.unwrap();
