@@ -53,6 +53,8 @@ fn sound(blocks: u64) -> Vec<u8> {
         flush_mark: Sequence(99),
         position: POSITION,
         promises,
+        is_behind_an_end: true,
+        order: Some(POSITION),
     };
     let mut bytes = vec![0; draft.encoded_bytes(draft.checksums.len())];
     draft.encode(&header, &mut bytes);

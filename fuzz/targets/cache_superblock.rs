@@ -98,6 +98,7 @@ fn sound_slice_header() -> SliceHeader {
         head_segment: SegmentIndex(2),
         is_clean: false,
         checkpoint: CheckpointRef { area: 1, runs: 4, bytes: 128, checksum: 9 },
+        order: None,
         reach: 12,
     }
 }

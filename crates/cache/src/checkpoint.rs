@@ -289,6 +289,7 @@ impl Engine {
         self.header.set(header);
         let mut log = self.log.borrow_mut();
         log.set_reach(opened, plan);
+        log.note_header_order(header.order.is_some());
         log.counters.checkpoints += 1;
         log.counters.checkpoint_bytes += header.checkpoint.bytes;
         Ok(())

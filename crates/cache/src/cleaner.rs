@@ -62,6 +62,8 @@ pub(crate) struct Progress {
     alarm: Cell<Option<Instant>>,
     /// Core writes on their way.
     under_way: RefCell<UnderWay>,
+    /// Those of them that settle parity, after which their blocks are dirty still.
+    settling: Cell<u32>,
     /// What they write.
     blocks_under_way: Cell<u64>,
     /// How much one of them did of late, in the mean.
@@ -107,6 +109,7 @@ impl Progress {
             reads: reads::Reads::default(),
             alarm: Cell::default(),
             under_way: RefCell::default(),
+            settling: Cell::default(),
             blocks_under_way: Cell::default(),
             blocks_per_write: Cell::new(f64::from(MEAN_OF_WRITES)),
             is_idle: Cell::default(),
@@ -180,6 +183,9 @@ impl Engine {
             let has_begun = !batches.is_empty();
             self.begin(batches);
             self.end_written_epoch();
+            if self.log.borrow().has_lost_order() {
+                self.seal_when_idle();
+            }
             self.cleaning.swept.notify_all();
             if !self.written.borrow().is_empty() {
                 self.schedule_core_flush_later();
@@ -216,7 +222,10 @@ impl Engine {
             let _lock = self.core_writes.lock(run_of(&batch)).await;
             // A failure is counted, and the cleaner tries again.
             match task {
-                Task::Settle => Box::pin(self.settle_in_place(&batch)).await,
+                Task::Settle => {
+                    Box::pin(self.settle_in_place(&batch)).await;
+                    self.cleaning.settling.set(self.cleaning.settling.get() - 1);
+                }
                 Task::Clean | Task::Relieve => _ = self.clean_batch(&batch).await,
             }
         }
@@ -317,7 +326,8 @@ impl Engine {
                 let is_chosen = match log.order_stats() {
                     Some(_) => log.is_in_core(age),
                     None => log.dirty.is_swept(goals.0) && self.cleaning.round.borrow().is_empty(),
-                } && log.replayed.is_swept(goals.1);
+                } && log.replayed.is_swept(goals.1)
+                    && self.cleaning.settling.get() == 0;
                 (log.dirty_now(), is_chosen)
             };
             if is_chosen && chosen.is_none() {

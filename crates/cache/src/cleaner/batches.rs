@@ -68,22 +68,37 @@ impl Engine {
     fn next_batch(&self, pace: Pace) -> Option<(Task, Batch)> {
         let in_flight = self.cleaning.in_flight();
         let is_any_due = in_flight < pace.any;
-        // In order it is nobody else's turn here.
-        let is_in_order = self.log.borrow().is_in_order();
-        let takes_any = is_any_due && !is_in_order;
-        let is_due = |version: &Version| takes_any || version.marks.contains(Marks::REPLAYED);
+        if self.log.borrow().is_in_order() {
+            // The oldest, which go first, are those that came back: their parity goes with them.
+            let wanted = is_any_due.then(|| self.next_wanted()).flatten();
+            let clean = wanted.map(|batch| (Task::Clean, batch));
+            return clean.or_else(|| self.next_to_settle(in_flight < pace.replayed));
+        }
+        let is_due = |version: &Version| is_any_due || version.marks.contains(Marks::REPLAYED);
         let mut batch = None;
-        // The end of an epoch waits for whatever is on its way.
-        let is_ending = is_in_order && self.log.borrow().is_epoch_written().is_some();
-        let task = if is_in_order { Task::Settle } else { Task::Clean };
-        if in_flight < pace.replayed && !self.log.borrow().replayed.is_empty() && !is_ending {
-            let taken = self.take_batch(|log| &mut log.replayed, is_due);
-            batch = taken.map(|batch| (task, batch));
+        if in_flight < pace.replayed && !self.log.borrow().replayed.is_empty() {
+            batch = self.take_batch(|log| &mut log.replayed, is_due);
         }
         if batch.is_none() && is_any_due {
-            batch = self.next_wanted().map(|batch| (Task::Clean, batch));
+            batch = self.next_wanted();
         }
-        batch
+        batch.map(|batch| (Task::Clean, batch))
+    }
+
+    /// Blocks whose parity is to be settled in place, where it is their turn.
+    fn next_to_settle(&self, is_due: bool) -> Option<(Task, Batch)> {
+        let is_ending = || {
+            // The end of an epoch waits for whatever is on its way.
+            self.log.borrow().is_epoch_written().is_some()
+                && self.cleaning.round.borrow().is_empty()
+        };
+        if !is_due || self.log.borrow().replayed.is_empty() || is_ending() {
+            return None;
+        }
+        let owes = |version: &Version| version.marks.contains(Marks::REPLAYED);
+        let batch = self.take_batch(|log| &mut log.replayed, owes)?;
+        self.cleaning.settling.set(self.cleaning.settling.get() + 1);
+        Some((Task::Settle, batch))
     }
 
     /// What the sweep over all dirty blocks meets next.
@@ -119,7 +134,7 @@ impl Engine {
                     // Who drains was promised the version before, and a block that is written over
                     // and over would always have a newer one on its way.
                     let older = log.map.published(next).filter(Version::waits_for_cleaner);
-                    if let Some(older) = older.filter(|_| is_draining) {
+                    if let Some(older) = older.filter(|older| is_draining && is_due(older)) {
                         log.map.mark(older.slot, Marks::CLEANING);
                         versions.push(older);
                     }

@@ -8,6 +8,7 @@ use super::batches::Batch;
 use super::run_of;
 use crate::classes::ClassId;
 use crate::engine::Engine;
+use crate::line_map::{Marks, State};
 use crate::stats::CoreRead;
 use crate::types::BlockRun;
 use headpond_block::{Buffer, DeviceError, Outcome, Request, RequestFlags, defect};
@@ -29,10 +30,12 @@ impl Engine {
     /// Has the parity of neighbouring blocks recomputed by a write that changes nothing; then they
     /// wait for their turn. The caller holds the lock on them.
     pub(super) async fn settle_in_place(self: &Rc<Self>, batch: &Batch) {
-        let outcome = self.write_back(run_of(batch)).await;
+        // Who had the lock may have cleaned or ended some: then the others are chosen anew.
+        let is_due = self.owe_parity(batch);
+        let outcome = if is_due { self.write_back(run_of(batch)).await } else { Ok(()) };
         let mut log = self.log.borrow_mut();
         for version in batch {
-            if outcome.is_ok() {
+            if is_due && outcome.is_ok() {
                 log.map.unmark_replayed(version.block);
             }
             log.give_back(version);
@@ -47,6 +50,15 @@ impl Engine {
         }
         drop(log);
         self.back_off(error);
+    }
+
+    fn owe_parity(&self, batch: &Batch) -> bool {
+        let log = self.log.borrow();
+        batch.iter().all(|version| {
+            let now = log.map.version(version.slot);
+            let is_there = now.block == version.block && now.state == State::Dirty;
+            is_there && now.marks.contains(Marks::REPLAYED)
+        })
     }
 
     async fn write_back(&self, run: BlockRun) -> Result<(), DeviceError> {

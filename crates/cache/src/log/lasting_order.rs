@@ -96,9 +96,14 @@ impl Log {
         Some(OrderMark { cache, slice, epoch, sequence, place, next_record })
     }
 
-    /// Whether records carry a mark, and no more are to.
-    pub(super) fn has_lost_order(&self) -> bool {
-        self.carries_order && self.order_mark().is_none()
+    /// Whether the newest record, or the header, carries a mark, and nothing more is to.
+    pub(crate) fn has_lost_order(&self) -> bool {
+        self.carries_order && self.order_age().is_none()
+    }
+
+    /// A header is in force with a mark, or without one.
+    pub(crate) fn note_header_order(&mut self, has_mark: bool) {
+        self.carries_order |= has_mark;
     }
 
     /// Whether the core is kept in order, and is no mixture.
@@ -175,6 +180,7 @@ impl Log {
         // Whoever goes on from here has seen what came back.
         epochs.end(now);
         self.epochs = Some(epochs);
+        self.carries_order = true;
     }
 
     /// The age of a mark, unless what it was written of has been freed since. Where the log ends

@@ -234,3 +234,31 @@ fn another_policy_ends_the_order_for_the_next_life_as_well() {
         assert!(!slice.stats().order.unwrap().is_consistent);
     });
 }
+
+/// What is being settled is dirty still when that is done.
+#[test]
+fn who_wants_everything_cleaned_waits_for_what_is_being_settled() {
+    for wait_ms in [0, 10, 60, 110] {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            let mut quiet = config(CleaningPolicy::Ordered);
+            quiet.cleaning.stripe = StripeConfig::default();
+            let slice = bench.open(quiet.clone()).await;
+            let device: &dyn BlockDevice = &slice;
+            for at in 0..4 {
+                device.write(at * 3 * 4096, block(7)).await.unwrap();
+            }
+            device.flush().await.unwrap();
+            drop(slice);
+            let slow = FaultRule::on(RequestKind::Write, Fault::Delay(Duration::from_millis(50)));
+            bench.core_faults.add(slow);
+            let slice = bench.open(quiet).await;
+            runtime.sleep(Duration::from_millis(wait_ms)).await;
+            slice.flush_dirty().await.unwrap();
+            assert_eq!(slice.stats().dirty_bytes, 0, "{wait_ms}");
+            for at in 0..4 {
+                assert_eq!(byte_at(&*bench.core, at * 3 * 4096).await.unwrap(), 7, "{wait_ms}");
+            }
+        });
+    }
+}
