@@ -201,7 +201,7 @@ pub struct Log {
     carried_mark: Sequence,
     promises: Promises,
     carried_promise: Sequence,
-    /// The newest record carries a mark of the order.
+    /// The newest record, or the header in force, carries a mark of the order.
     carries_order: bool,
     noted: Noted,
     /// Up to here the log is stable: the head when the last flush began.

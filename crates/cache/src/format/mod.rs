@@ -11,6 +11,8 @@ pub mod record;
 pub mod slice_header;
 pub mod superblock;
 
+use crate::checksum::crc32c;
+
 /// Why the bytes at a place are not what should be there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
@@ -26,4 +28,26 @@ pub enum FormatError {
     Elsewhere { what: &'static str, detail: &'static str },
     #[error("{what} is malformed: {detail}")]
     Malformed { what: &'static str, detail: &'static str },
+}
+
+/// Checks magic and checksum of what takes a whole block of so many bytes, and begins alike: magic,
+/// the checksum of all behind it, version. Answers the version.
+fn check_block(
+    what: &'static str,
+    bytes: &[u8],
+    magic: u64,
+    len: usize,
+) -> Result<u32, FormatError> {
+    if bytes.len() < len {
+        return Err(FormatError::Malformed { what, detail: "too short" });
+    }
+    let found = bytes::get_u64(bytes, 0);
+    if found != magic {
+        return Err(FormatError::Magic { what, found });
+    }
+    let (expected, found) = (bytes::get_u32(bytes, 8), crc32c(&bytes[12..len]));
+    match expected == found {
+        true => Ok(bytes::get_u32(bytes, 12)),
+        false => Err(FormatError::Checksum { what, expected, found }),
+    }
 }

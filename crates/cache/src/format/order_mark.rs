@@ -3,8 +3,8 @@
 //! It has a place of its own beside the slice's headers, so that it needs no room in the log: a log
 //! that is full waits for the cleaner, which waits for this.
 
-use super::FormatError;
-use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
+use super::bytes::{get_u16, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
+use super::{FormatError, check_block};
 use crate::checksum::crc32c;
 use crate::types::{Epoch, Position, Sequence};
 use uuid::Uuid;
@@ -50,18 +50,7 @@ impl OrderMark {
     /// # Errors
     /// Where the bytes are no mark, a damaged one, a newer one, or one of another slice.
     pub fn decode(bytes: &[u8], cache: Uuid, slice: u16) -> Result<Self, FormatError> {
-        if bytes.len() < MARK_BYTES {
-            return Err(FormatError::Malformed { what: WHAT, detail: "too short" });
-        }
-        let magic = get_u64(bytes, 0);
-        if magic != MAGIC {
-            return Err(FormatError::Magic { what: WHAT, found: magic });
-        }
-        let (expected, found) = (get_u32(bytes, 8), crc32c(&bytes[12..MARK_BYTES]));
-        if expected != found {
-            return Err(FormatError::Checksum { what: WHAT, expected, found });
-        }
-        let version = get_u32(bytes, 12);
+        let version = check_block(WHAT, bytes, MAGIC, MARK_BYTES)?;
         if version != VERSION {
             return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
         }

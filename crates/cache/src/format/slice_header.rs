@@ -1,10 +1,10 @@
 //! The header of a slice: where its life began and what it then knew.
 
-use super::FormatError;
 use super::bytes::{
     decode_place, encode_place, get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64,
     put_uuid,
 };
+use super::{FormatError, check_block};
 use crate::checksum::crc32c;
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
 use uuid::Uuid;
@@ -134,18 +134,7 @@ impl SliceHeader {
 }
 
 fn check(bytes: &[u8]) -> Result<(), FormatError> {
-    if bytes.len() < HEADER_BYTES {
-        return Err(FormatError::Malformed { what: WHAT, detail: "too short" });
-    }
-    let magic = get_u64(bytes, 0);
-    if magic != MAGIC {
-        return Err(FormatError::Magic { what: WHAT, found: magic });
-    }
-    let (expected, found) = (get_u32(bytes, 8), crc32c(&bytes[12..HEADER_BYTES]));
-    if expected != found {
-        return Err(FormatError::Checksum { what: WHAT, expected, found });
-    }
-    let version = get_u32(bytes, 12);
+    let version = check_block(WHAT, bytes, MAGIC, HEADER_BYTES)?;
     if version != VERSION {
         return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
     }

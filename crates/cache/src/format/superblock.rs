@@ -1,7 +1,7 @@
 //! The superblock of a cache device: which cache this is, whom it serves, where its slices lie.
 
-use super::FormatError;
 use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
+use super::{FormatError, check_block};
 use crate::checksum::crc32c;
 use crate::layout::{SliceLayout, is_line_size};
 use headpond_block::{BLOCK_BYTES, ByteRange};
@@ -191,18 +191,7 @@ fn features(bytes: &[u8]) -> Features {
 }
 
 fn check(bytes: &[u8]) -> Result<(), FormatError> {
-    if bytes.len() < SUPERBLOCK_BYTES {
-        return Err(FormatError::Malformed { what: WHAT, detail: "too short" });
-    }
-    let magic = get_u64(bytes, 0);
-    if magic != MAGIC {
-        return Err(FormatError::Magic { what: WHAT, found: magic });
-    }
-    let (expected, found) = (get_u32(bytes, 8), crc32c(&bytes[12..SUPERBLOCK_BYTES]));
-    if expected != found {
-        return Err(FormatError::Checksum { what: WHAT, expected, found });
-    }
-    let version = get_u32(bytes, 12);
+    let version = check_block(WHAT, bytes, MAGIC, SUPERBLOCK_BYTES)?;
     if version > VERSION {
         return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
     }

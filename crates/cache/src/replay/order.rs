@@ -9,7 +9,6 @@ use crate::format::order_mark::OrderMark;
 use crate::format::record::{EntryKind, Header};
 use crate::log::{FoundOrder, Superseded};
 use crate::types::{CoreBlock, Position, Sequence};
-use std::collections::HashMap;
 
 /// Collects it.
 pub(super) struct History {
@@ -78,7 +77,7 @@ impl History {
             places.get(next).map(|(_, place)| *place)
         };
         let ends = ends.into_iter().filter_map(place_of).collect();
-        let mut order = Order { firsts: HashMap::default(), ..Order::default() };
+        let mut order = Order::default();
         order.found = FoundOrder {
             mark,
             noted: self.noted,

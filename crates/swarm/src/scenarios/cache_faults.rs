@@ -79,21 +79,40 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
     });
 }
 
+const LINKS: u8 = 12;
+
+fn in_order() -> Rig {
+    let mut rig = Rig::in_mode(Mode::WriteBack);
+    let cleaning = &mut rig.description.cache.as_mut().expect("a cache").settings.cleaning;
+    cleaning.policy = CleaningPolicy::Ordered;
+    rig
+}
+
+/// Promises links of a chain on two blocks, one after the other.
+async fn promise_chain(scene: &Scene) {
+    for link in 1..=LINKS {
+        let place = if link.is_multiple_of(2) { 200 } else { 3 };
+        scene.write(place, link).await.expect("takes the write");
+        scene.flush().await.expect("flushes");
+    }
+}
+
+/// The last link that there is of the chain, of which nothing before it is missing.
+async fn end_of_chain(scene: &Scene, at: u64) -> u8 {
+    let odd = scene.read(3).await.expect("can be read");
+    let even = scene.read(200).await.expect("can be read");
+    assert!(odd.abs_diff(even) == 1 || odd + even == 0, "cut {at}: {odd} and {even}");
+    odd.max(even)
+}
+
 /// A chain of promises on two blocks: whenever power and cache go, the array holds the end of a
 /// chain that was once all there was.
 pub(super) fn cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_ordered() {
-    const LINKS: u8 = 12;
-    let place = |link: u8| if link.is_multiple_of(2) { 200 } else { 3 };
     let mut pasts = std::collections::BTreeSet::new();
     for at in 0.. {
-        let mut rig = Rig::in_mode(Mode::WriteBack);
-        let cleaning = &mut rig.description.cache.as_mut().expect("a cache").settings.cleaning;
-        cleaning.policy = CleaningPolicy::Ordered;
+        let mut rig = in_order();
         let ended = rig.try_live(async |scene| {
-            for link in 1..=LINKS {
-                scene.write(place(link), link).await.expect("takes the write");
-                scene.flush().await.expect("flushes");
-            }
+            promise_chain(scene).await;
             let order = scene.cache().order.expect("it is asked for");
             assert!(order.is_consistent && order.epochs_waiting > 0, "{order:?}");
             rig.machine.power.cut_after(at * 3);
@@ -103,10 +122,7 @@ pub(super) fn cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_orde
         rig.absent.cache = true;
         rig.tolerance = Tolerance::Forced;
         rig.live(async |scene| {
-            let odd = scene.read(3).await.expect("can be read");
-            let even = scene.read(200).await.expect("can be read");
-            assert!(odd.abs_diff(even) == 1 || odd + even == 0, "cut {at}: {odd} and {even}");
-            pasts.insert(odd.max(even));
+            pasts.insert(end_of_chain(scene, at).await);
         });
         if !ended.was_cut() {
             break;
@@ -118,18 +134,11 @@ pub(super) fn cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_orde
 /// The order goes on where a cut has interrupted it: whoever loses the cache then has a past of
 /// which nothing is missing, and no later one has begun.
 pub(super) fn cache_that_is_lost_after_a_restart_leaves_a_consistent_past_as_well() {
-    const LINKS: u8 = 12;
-    let place = |link: u8| if link.is_multiple_of(2) { 200 } else { 3 };
     let mut pasts = std::collections::BTreeSet::new();
     for at in 0..60 {
-        let mut rig = Rig::in_mode(Mode::WriteBack);
-        let cleaning = &mut rig.description.cache.as_mut().expect("a cache").settings.cleaning;
-        cleaning.policy = CleaningPolicy::Ordered;
+        let mut rig = in_order();
         rig.try_live(async |scene| {
-            for link in 1..=LINKS {
-                scene.write(place(link), link).await.expect("takes the write");
-                scene.flush().await.expect("flushes");
-            }
+            promise_chain(scene).await;
             rig.machine.power.cut_after(at % 10 * 7);
             scene.volume.clean_all().await.expect("cleans");
         });
@@ -145,11 +154,9 @@ pub(super) fn cache_that_is_lost_after_a_restart_leaves_a_consistent_past_as_wel
         rig.absent.cache = true;
         rig.tolerance = Tolerance::Forced;
         rig.live(async |scene| {
-            let odd = scene.read(3).await.expect("can be read");
-            let even = scene.read(200).await.expect("can be read");
-            assert!(odd.abs_diff(even) == 1 || odd + even == 0, "cut {at}: {odd} and {even}");
-            assert!(ended.was_cut() || even == LINKS, "cut {at}: {odd} and {even}");
-            pasts.insert(odd.max(even));
+            let newest = end_of_chain(scene, at).await;
+            assert!(ended.was_cut() || newest == LINKS, "cut {at}: {newest}");
+            pasts.insert(newest);
         });
     }
     assert!(pasts.len() > 6 && pasts.contains(&LINKS), "{pasts:?}");
