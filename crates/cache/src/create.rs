@@ -10,8 +10,8 @@ use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
 use crate::format::slice_header::SliceHeader;
 use crate::format::superblock::{
-    COPY_OFFSETS, CORE_BYTES_MAX, Features, KEEPS_CLASSES, KEEPS_ORDER, KEEPS_PARTS, SLICES_MAX,
-    SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
+    COPY_OFFSETS, CORE_BYTES_MAX, Features, INCOMPAT, SLICES_MAX, SLICES_OFFSET, SUPERBLOCK_BYTES,
+    Superblock,
 };
 use crate::layout::{SliceLayout, is_line_size};
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
@@ -179,9 +179,8 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
             _ => CreateError::TooSmall { device, found_bytes: geometry.size_bytes, needed_bytes },
         });
     }
-    let incompat = KEEPS_CLASSES | KEEPS_PARTS | KEEPS_ORDER;
     Ok(Superblock {
-        features: Features { incompat, ..Features::default() },
+        features: Features { incompat: INCOMPAT, ..Features::default() },
         sequence: 0,
         volume: options.volume,
         cache: options.cache,

@@ -1,6 +1,7 @@
 //! Why a cache cannot be made, opened, changed or stopped.
 
 use crate::format::FormatError;
+use crate::recover::Sampled;
 use headpond_block::{DeviceError, DeviceName};
 use uuid::Uuid;
 
@@ -76,6 +77,15 @@ pub enum OpenError {
          known: the device lost flushed data"
     )]
     LostRecords { device: DeviceName, records: u64 },
+    #[error(
+        "{device}: of {} blocks that the core should hold as they are here it holds {} otherwise, the first at \
+         byte {}: something else wrote to it while the volume was stopped, or it lost what it had been given, and \
+         the {dirty_blocks} dirty blocks here may be older than what is there now",
+        sampled.compared,
+        sampled.differing.len(),
+        sampled.differing.first().map_or(0, |block| block.range(1).start())
+    )]
+    CoreChanged { device: DeviceName, sampled: Sampled, dirty_blocks: u64 },
     #[error(
         "{device}: no memory for what is kept of such a cache, {needed_bytes} bytes: use longer lines (`line`), \
          a smaller cache, or give this process more"

@@ -73,9 +73,9 @@ pub use label::CoreLabel;
 pub use layout::{SliceLayout, is_line_size};
 pub use log::{CorePlace, EvictionStats, OrderStats};
 pub use paths::Coverage;
-pub use recover::{LoadProgress, Recovery};
+pub use recover::{LoadProgress, Recovery, Sampled};
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
-pub use slice::{Expected, Foundation, Slice};
+pub use slice::{ChangedCore, Expected, Foundation, LoadedSlice, Slice, judge};
 pub use stats::{
     BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreStats, CoreTraffic,
     Counters, ErrorStats, LatencyStats, MemoryStats, PartTraffic, RequestStats, SliceStats,

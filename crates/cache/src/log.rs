@@ -165,6 +165,8 @@ pub struct Identity {
     pub keeps_parts: bool,
     /// Whether it is told of the order of the flushes.
     pub keeps_order: bool,
+    /// Whether it is told which blocks came from clients.
+    pub keeps_given: bool,
 }
 
 pub struct Log {
@@ -190,6 +192,8 @@ pub struct Log {
     unreadable: Unreadable,
     /// Lost when the epoch began: what replaced them must outlive the epoch.
     pub lost_at_start: BTreeSet<CoreBlock>,
+    /// What is written comes from another cache, which may have read some of it from the core.
+    pub is_second_hand: bool,
     identity: Identity,
     draft: Draft,
     checksummed: Checksummed,
@@ -267,6 +271,7 @@ impl Log {
             lost_at_start: BTreeSet::new(),
             identity,
             draft: Draft::default(),
+            is_second_hand: false,
             checksummed: Checksummed::default(),
             tail,
             flush_mark: mark,

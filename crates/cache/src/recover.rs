@@ -10,6 +10,7 @@ mod ahead;
 mod mirrored;
 mod progress;
 mod restore;
+mod sample;
 
 use crate::checkpoint::{Written, write_checkpoint, write_header};
 use crate::checksum::crc32c;
@@ -26,15 +27,18 @@ use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence}
 use ahead::LogReader;
 use headpond_block::defect;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Request,
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Request, Runtime,
 };
 use mirrored::{Judged, Patch, Seen, Views};
 pub use progress::LoadProgress;
 pub(crate) use progress::Watch;
-use restore::Contents;
+use restore::{Clean, Contents};
+pub use sample::Sampled;
+pub(crate) use sample::samples_of;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use uuid::Uuid;
 
 /// What an open found.
@@ -54,11 +58,19 @@ pub struct Recovery {
     pub log_end: Sequence,
     /// Written through when the power failed: their parity is to be recomputed.
     pub parity_suspects: Vec<BlockRun>,
+    /// After a clean stop: whether the core holds what it should.
+    pub sampled: Sampled,
+    /// It does not, so that what was clean was left out.
+    pub dropped_clean: bool,
 }
 
 /// Which slice of which cache.
 pub(crate) struct Source<'a> {
-    pub device: &'a dyn BlockDevice,
+    pub runtime: Runtime,
+    pub device: Rc<dyn BlockDevice>,
+    pub core: Rc<dyn BlockDevice>,
+    /// Blocks that are compared with the core.
+    pub samples: u32,
     pub layout: SliceLayout,
     pub cache: Uuid,
     pub slice: u16,
@@ -66,6 +78,7 @@ pub(crate) struct Source<'a> {
     pub keeps_classes: bool,
     pub keeps_parts: bool,
     pub keeps_order: bool,
+    pub keeps_given: bool,
     /// The order of the flushes is to go on where it was.
     pub resumes_order: bool,
     pub checkpoint_every_bytes: u64,
@@ -82,7 +95,6 @@ struct Taken {
 }
 
 /// How far the core had come in the order of the flushes cannot be told.
-#[derive(Clone, Copy)]
 struct MarkLost;
 
 /// Where the log of the new epoch goes on.
@@ -95,23 +107,64 @@ struct Found {
     next: Sequence,
 }
 
+/// A slice in memory, unchanged on the device.
+pub(crate) struct Loaded {
+    old: SliceHeader,
+    log: Log,
+    found: Found,
+    pub recovery: Recovery,
+}
+
+impl Loaded {
+    fn new(old: SliceHeader, (log, found): (Log, Found), recovery: Recovery) -> Self {
+        let recovery = Recovery {
+            dirty_blocks: log.map.counts().dirty,
+            clean_blocks: log.map.counts().clean,
+            lost_blocks: log.lost.len() as u64,
+            log_end: Sequence(found.next.0.saturating_sub(1)),
+            ..recovery
+        };
+        Self { old, log, found, recovery }
+    }
+}
+
 impl Source<'_> {
-    /// Reads the slice and begins a new epoch.
+    /// Reads the slice, and compares some of it with the core.
     ///
     /// # Errors
-    /// Where the slice cannot be read or trusted; nothing was changed.
-    pub async fn open(&self) -> Result<(Log, SliceHeader, Recovery), OpenError> {
+    /// Where the slice cannot be read or trusted.
+    pub async fn load(&self) -> Result<Loaded, OpenError> {
         let old = self.read_header().await?;
         self.mend_checkpoint(old.checkpoint).await;
         let mut recovery = Recovery { was_clean: old.is_clean, ..Recovery::default() };
-        let (log, found) = match old.is_clean {
-            true => self.load(&old).await?,
+        let read = match old.is_clean {
+            true => {
+                let read = self.load_clean(&old, Clean::Kept).await?;
+                recovery.sampled = self.sample(&read.0).await;
+                read
+            }
             false => self.replay(&old, &mut recovery).await?,
         };
-        recovery.dirty_blocks = log.map.counts().dirty;
-        recovery.clean_blocks = log.map.counts().clean;
-        recovery.lost_blocks = log.lost.len() as u64;
-        recovery.log_end = Sequence(found.next.0.saturating_sub(1));
+        Ok(Loaded::new(old, read, recovery))
+    }
+
+    /// Reads it again, without what is clean in it.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub async fn load_without_clean(&self, loaded: Loaded) -> Result<Loaded, OpenError> {
+        let Loaded { old, log, recovery, .. } = loaded;
+        drop(log);
+        let read = self.load_clean(&old, Clean::LeftOut).await?;
+        Ok(Loaded::new(old, read, Recovery { dropped_clean: true, ..recovery }))
+    }
+
+    /// Begins a new epoch.
+    ///
+    /// # Errors
+    /// Where the device cannot be written.
+    pub async fn begin(&self, loaded: Loaded) -> Result<(Log, SliceHeader, Recovery), OpenError> {
+        let Loaded { old, log, found, recovery } = loaded;
         let log = RefCell::new(log);
         let written = match old.is_clean {
             true => Written { checkpoint: old.checkpoint, order: log.borrow().order_mark() },
@@ -120,7 +173,7 @@ impl Source<'_> {
         let plan = plan(&self.layout, self.checkpoint_every_bytes, written.checkpoint.bytes);
         let header = next_header(&old, &found, written, plan.map_or(0, |(_, reach)| reach));
         if !defect!(ServeBeforeEpochIsDurable) {
-            write_header(self.device, &self.layout, &header).await?;
+            write_header(&*self.device, &self.layout, &header).await?;
         }
         let mut log = log.into_inner();
         log.set_reach(0, plan);
@@ -135,8 +188,8 @@ impl Source<'_> {
         for copy in 0..2 {
             let range = ByteRange::at(self.layout.header_offset(copy), HEADER_BYTES as u64);
             let is_newer = |one: &SliceHeader, other: &SliceHeader| one.sequence > other.sequence;
-            match read_best(self.device, range, |it| self.decode_header(it, copy), is_newer).await?
-            {
+            let decode = |it: &[u8]| self.decode_header(it, copy);
+            match read_best(&*self.device, range, decode, is_newer).await? {
                 Ok(found) if best.is_none_or(|best| best.sequence < found.sequence) => {
                     best = Some(found);
                 }
@@ -178,9 +231,9 @@ impl Source<'_> {
     }
 
     /// After a clean stop: the checkpoint is everything.
-    async fn load(&self, old: &SliceHeader) -> Result<(Log, Found), OpenError> {
+    async fn load_clean(&self, old: &SliceHeader, clean: Clean) -> Result<(Log, Found), OpenError> {
         self.begin_reading(0, old);
-        let mut contents = Contents::after_clean_stop(self.order_of(old));
+        let mut contents = Contents::after_clean_stop(self.order_of(old), clean);
         let segments = self.count(old, &mut contents).await?;
         let found = Found {
             segments,
@@ -460,7 +513,7 @@ impl Source<'_> {
     async fn save(&self, old: &SliceHeader, log: &RefCell<Log>) -> Result<Written, OpenError> {
         let cut = log.borrow().cut();
         let place = (1 - old.checkpoint.area, Content::Unsafe);
-        let written = write_checkpoint(self.device, log, &cut, place, None).await?;
+        let written = write_checkpoint(&*self.device, log, &cut, place, None).await?;
         Ok(written.expect("nobody ends it"))
     }
 
@@ -473,7 +526,7 @@ impl Source<'_> {
                 (one.epoch, one.sequence) > (other.epoch, other.sequence)
             };
             let decode = |bytes: &[u8]| OrderMark::decode(bytes, self.cache, self.slice);
-            match read_best(self.device, range, decode, is_newer).await {
+            match read_best(&*self.device, range, decode, is_newer).await {
                 Ok(Ok(mark)) if mark.epoch == epoch => {
                     newest = newest.filter(|newest| newest.sequence > mark.sequence).or(Some(mark));
                 }

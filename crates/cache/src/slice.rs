@@ -6,36 +6,29 @@
 //!
 //! **Not here**: which extents belong to the slice (the volume), making the cache (`create`).
 
-use crate::admission::Admission;
-use crate::append::Queue;
+mod opening;
+
+pub use opening::{ChangedCore, LoadedSlice, judge};
+
 use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
-use crate::cleaner::{CoreChanges, Progress};
-use crate::cleaning::CleaningPolicy;
 use crate::config::{Mode, SliceConfig};
 use crate::core_flushes::CoreFlushes;
-use crate::engine::{CoreWrites, Endings, Engine};
-use crate::error::{CleanError, ModeError, OpenError, StopError};
-use crate::fit::{check_fit, policy_bytes};
-use crate::format::superblock::Superblock;
+use crate::engine::Engine;
+use crate::error::{CleanError, ModeError, StopError};
+use crate::fit::policy_bytes;
 use crate::label::CoreLabel;
 use crate::log::{Content, CorePlace};
-use crate::paths::{Ahead, Coverage};
-use crate::recover::{LoadProgress, Recovery, Source, Watch};
+use crate::paths::Coverage;
 use crate::scrub::{ScrubError, ScrubReport};
-use crate::stats::{
-    ClassStats, CoreStats, ErrorStats, Latencies, LatencyStats, PartTraffic, SliceStats,
-};
+use crate::stats::{ClassStats, CoreStats, ErrorStats, LatencyStats, PartTraffic, SliceStats};
 use crate::types::{BlockRun, Promise};
-use crate::under_way::Attempts;
 use headpond_block::decorators::ProbeDevice;
-use headpond_block::sync::Busy;
-use headpond_block::sync::Notify;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, ByteRange, Cause, ChangingGeometry, DeviceError, DeviceName,
-    Geometry, JoinHandle, Request, RequestKind, Runtime, Stability, Submission,
+    BLOCK_BYTES, BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, JoinHandle,
+    Request, RequestKind, Runtime, Submission,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -77,96 +70,6 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Opens slice `index` of the cache that `superblock` describes.
-    ///
-    /// # Errors
-    /// Where the cache does not belong here, cannot be read, or cannot be trusted. A refusal
-    /// changes nothing on the device.
-    pub async fn open(
-        foundation: Foundation,
-        superblock: &Superblock,
-        expected: Expected,
-        index: u16,
-        config: SliceConfig,
-    ) -> Result<(Self, Recovery), OpenError> {
-        Self::open_watched(foundation, superblock, expected, index, config, &|_| {}).await
-    }
-
-    /// Opens a slice, and tells again and again how far that is.
-    ///
-    /// # Errors
-    /// As [`Slice::open`].
-    pub async fn open_watched(
-        foundation: Foundation,
-        superblock: &Superblock,
-        expected: Expected,
-        index: u16,
-        config: SliceConfig,
-        watch: &dyn Fn(LoadProgress),
-    ) -> Result<(Self, Recovery), OpenError> {
-        let core_bytes = foundation.core.size_bytes();
-        check_fit(&*foundation.cache, core_bytes, superblock, expected, &config)?;
-        let source = source_of(&foundation, superblock, index, &config, watch)?;
-        let (mut log, header, recovery) = source.open().await?;
-        let Foundation { runtime, cache, core, label, core_flushes } = foundation;
-        log.set_eviction(config.eviction, &config.admission.classes);
-        let slots = u64::from(log.layout.slots());
-        let engine = Rc::new(Engine {
-            name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
-            geometry: ChangingGeometry::new(geometry(&*cache, &*core)),
-            lends: cache.lend(ByteRange::at(0, BLOCK_BYTES)).is_some(),
-            runtime: runtime.clone(),
-            cache,
-            core,
-            label,
-            cleaning: Progress::new(&config.cleaning),
-            admission: RefCell::new(Admission::new(&config.admission, slots)),
-            config: RefCell::new(config),
-            log: RefCell::new(log),
-            header: Cell::new(header),
-            unannounced: Cell::new(None),
-            queue: Queue::default(),
-            records: RefCell::default(),
-            ahead: Ahead::default(),
-            core_writes: CoreWrites::default(),
-            endings: Endings::default(),
-            throughs: Attempts::default(),
-            written: RefCell::default(),
-            heeded: Cell::new(core_flushes.failures()),
-            core_flushes,
-            core_changes: CoreChanges::default(),
-            past_changes: CoreChanges::default(),
-            past_loss: RefCell::default(),
-            is_failed: Cell::new(false),
-            is_disowned: Cell::new(false),
-            fallback: RefCell::default(),
-            discard_refused: Cell::default(),
-            is_closed: Cell::new(false),
-            is_stopping: Cell::new(false),
-            busy: Busy::default(),
-            reading: Busy::default(),
-            scrubbing: Cell::new(None),
-            requests: Cell::new(0),
-            requests_before: Cell::new(0),
-            counted_since: Cell::new(runtime.now()),
-            latencies: Latencies::new(&runtime),
-            cleaned: RefCell::default(),
-            thinning: crate::reclaim::Thinning::default(),
-            is_seal_due: Cell::new(false),
-            is_completion_due: Cell::new(false),
-            is_log_flushing: Cell::new(false),
-            is_voiding: Cell::new(false),
-            log_flushed: Notify::new(),
-            records_done: Notify::new(),
-            segments_unpinned: Notify::new(),
-            reclaim_wanted: Notify::new(),
-            checkpoint_wanted: Notify::new(),
-            cleaning_wanted: Notify::new(),
-        });
-        engine.read_parts().await;
-        Ok((Self::start(engine), recovery))
-    }
-
     fn start(engine: Rc<Engine>) -> Self {
         engine.set_bypass();
         engine.prepare_index();
@@ -200,6 +103,11 @@ impl Slice {
     pub fn tell_cores(&self, places: &[CorePlace]) {
         self.engine.log.borrow_mut().divide(places);
         self.engine.latencies.divide(places);
+    }
+
+    /// What is written from here on comes from another cache, or from clients again.
+    pub fn set_second_hand(&self, is_second_hand: bool) {
+        self.engine.log.borrow_mut().is_second_hand = is_second_hand;
     }
 
     /// Has as much room as the core has now, and what stripes it has. Before a core says that it
@@ -535,48 +443,5 @@ impl BlockDevice for Slice {
                 }))
             }
         }
-    }
-}
-
-/// What the slice of this index is read from.
-fn source_of<'a>(
-    foundation: &'a Foundation,
-    superblock: &Superblock,
-    index: u16,
-    config: &SliceConfig,
-    watch: &'a dyn Fn(LoadProgress),
-) -> Result<Source<'a>, OpenError> {
-    let cache = &*foundation.cache;
-    let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
-    // Of a device that forgets, every flush makes all of it clean.
-    let is_volatile = cache.geometry().stability == Stability::LostOnPower;
-    let keeps_order = superblock.keeps_order() && !is_volatile;
-    Ok(Source {
-        device: cache,
-        layout: superblock.layout(usize::from(index)).ok_or_else(no_slice)?,
-        cache: superblock.cache,
-        slice: index,
-        core_blocks: foundation.core.size_bytes() / BLOCK_BYTES,
-        keeps_classes: superblock.keeps_classes(),
-        keeps_parts: superblock.keeps_parts(),
-        keeps_order,
-        resumes_order: keeps_order && config.cleaning.policy == CleaningPolicy::Ordered,
-        checkpoint_every_bytes: config.checkpoint_every_on(cache),
-        watch: Watch::new(watch),
-    })
-}
-
-/// What the slice is to those above: the core's size and stripes, the cache's manners.
-fn geometry(cache: &dyn BlockDevice, core: &dyn BlockDevice) -> Geometry {
-    let stability = match cache.geometry().stability {
-        // A flush goes down to the core, which makes it honest.
-        Stability::LostOnPower => Stability::Flushable,
-        stability => stability.worst(core.geometry().stability),
-    };
-    Geometry {
-        preferred_bytes: BLOCK_BYTES as u32,
-        rotational: false,
-        stability,
-        ..core.geometry().clone()
     }
 }

@@ -1,10 +1,11 @@
 //! Numbers that must not be mixed up.
 
 use headpond_block::{BLOCK_BYTES, ByteRange, SECTOR_BYTES};
+use serde::Serialize;
 use std::num::NonZeroU8;
 
 /// Number of a 4 KiB block on the core device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct CoreBlock(pub u64);
 
 /// Bits that name so many things, numbered from 0.
@@ -30,11 +31,11 @@ pub struct SegmentIndex(pub u32);
 pub struct Position(pub u64);
 
 /// Number of a record; rises by one from record to record over the whole life of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 pub struct Sequence(pub u64);
 
 /// Number of a life of the log: raised by every open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 pub struct Epoch(pub u64);
 
 /// How far a log has been promised: every flush that was answered, and every record that was by
@@ -96,15 +97,10 @@ impl Sectors {
 }
 
 /// A run of neighbouring core blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockRun {
-    #[serde(serialize_with = "first_as_number")]
     pub first: CoreBlock,
     pub count: u64,
-}
-
-fn first_as_number<S: serde::Serializer>(first: &CoreBlock, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(first.0)
 }
 
 impl BlockRun {

@@ -37,8 +37,8 @@ impl Exchange {
         }
     }
 
-    /// Carries it out; the volume has a cache, and where that is to be another one or of another
-    /// size there is another device.
+    /// Carries it out; the volume has a cache, and where that is to be another one there is another
+    /// device.
     ///
     /// # Errors
     /// The volume's.
@@ -56,9 +56,8 @@ impl Exchange {
         match self {
             Self::Purge => volume.purge_cache(Dirty::Clean, identities, &keep).await,
             Self::Resize(parts) => {
-                let other = other.expect("it is as large");
                 let least = headpond_cache::bytes_min(usize::from(machine.topology.slices));
-                let most = other.size_bytes();
+                let most = volume.cache_device_bytes().expect("the volume has a cache");
                 let bytes = |parts| (least + (most - least) / PARTS * parts) / 65536 * 65536;
                 let size = parts.map(|parts| Size(bytes(parts).max(least)));
                 let resized = volume.resize_cache(size, NewDevice::Same, identities, &keep).await;
@@ -68,7 +67,8 @@ impl Exchange {
                 let other = other.expect("it takes the place");
                 let described = volume.description().cache.expect("the volume has a cache");
                 let described = machine.on_the_other(described);
-                let (device, occupied) = (NewDevice::Other(Rc::clone(other)), Occupied::Overwrite);
+                let (device, occupied) =
+                    (NewDevice::Other(Rc::clone(other).into()), Occupied::Overwrite);
                 let new = Replacement { device, described, identities, occupied };
                 volume.replace_cache(new, Dirty::Clean, &keep).await
             }
@@ -90,7 +90,7 @@ impl fmt::Display for Exchange {
 impl Stage<'_> {
     pub async fn exchange(&self, exchange: Exchange) -> Result<(), Offence> {
         let other = self.other_cache();
-        let has_what_it_takes = other.is_some() || exchange == Exchange::Purge;
+        let has_what_it_takes = other.is_some() || exchange != Exchange::Replace;
         if self.volume.status().cache.is_none() || !has_what_it_takes {
             return Ok(());
         }

@@ -507,6 +507,13 @@ impl OpenError {
                 "what only that cache held; nothing was changed",
                 format!("{forced}: the array goes on, and what only the cache held is lost"),
             ),
+            Self::Cache(CacheOpenError::CoreChanged { .. }) => (
+                "what was written to the array meanwhile, and what lies beside it; the cache was not changed",
+                format!(
+                    "see what wrote to the members; `headpond serve {volume} --force` takes the array as it is, and gives it \
+                     what is dirty here"
+                ),
+            ),
             Self::Owned(_) => (
                 "nothing was changed; with two owners all of it would be",
                 format!("`headpond stop {volume}` on the host that has it, then {serve}"),

@@ -3,16 +3,16 @@
 use crate::cores::Cores;
 use crate::description::Description;
 use crate::mirror::{CacheDevice, Mirror};
-use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
+use crate::open::{Found, LoadWatch, Loading, OpenError, Tolerance, is_memory};
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,
 };
 use headpond_cache::{
-    CleanError, CoreLabel, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery,
-    ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
+    ChangedCore, CleanError, CoreLabel, CreateOptions, Expected, Foundation, LoadedSlice, Mode,
+    ModeError, Recovery, Sampled, ScrubError, ScrubReport, Sequence, Slice, SliceConfig,
+    SliceStats, Superblock, judge,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,8 +27,6 @@ pub(crate) struct Cached {
     pub superblock: Superblock,
     /// How each slice was found; nothing, where it began empty.
     pub ends: Vec<LogEnd>,
-    /// A tier has written to it: of that nobody knows whether a client gave it.
-    pub is_second_hand: Cell<bool>,
 }
 
 /// How far the log of a slice went when it was opened.
@@ -47,7 +45,7 @@ impl Cached {
         cores: &Cores,
         description: &Description,
         found: Found<'_>,
-        watch: Option<&LoadWatch>,
+        (tolerance, watch): (Tolerance, Option<&LoadWatch>),
     ) -> Result<(Self, Vec<String>), OpenError> {
         let Found { described, device: CacheDevice { device, mirror }, mut superblock } = found;
         if !is_memory(&*device) {
@@ -68,29 +66,38 @@ impl Cached {
         let (mut slices, mut notes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let config = described.slice_config();
         let expected = Expected { volume: description.uuid, generation: cores.generation() };
-        for index in 0..description.slices {
-            let tell = |progress| {
-                let slices = description.slices;
-                watch.inspect(|tell| tell(Loading { slice: index, slices, progress }));
-            };
+        let tell = |slice, progress| {
+            let slices = description.slices;
+            watch.inspect(|tell| tell(Loading { slice, slices, progress }));
+        };
+        let tells: Vec<_> =
+            (0..description.slices).map(|index| move |progress| tell(index, progress)).collect();
+        let mut loaded = Vec::new();
+        for (index, tell) in (0..).zip(&tells) {
             let (foundation, config) = (foundation.clone(), config.clone());
-            let opening =
-                Slice::open_watched(foundation, &superblock, expected, index, config, &tell);
-            let (slice, recovery) = opening.await?;
+            let loading = LoadedSlice::load(foundation, &superblock, expected, index, config, tell);
+            loaded.push(loading.await?);
+        }
+        let changed_core = match tolerance {
+            Tolerance::Careful => ChangedCore::Refused,
+            Tolerance::Forced => ChangedCore::Taken,
+        };
+        for (index, loaded) in (0..).zip(judge(loaded, changed_core).await?) {
+            let (slice, recovery) = loaded.begin().await?;
             // Before anything can be written again.
             doubt_parity(cores, &slice, &recovery);
             recompute_parity(cores, &recovery).await.map_err(AssembleError::Device)?;
             notes.extend(tell_recovery(index, &recovery));
+            notes.extend(tell_samples(index, &recovery));
             let Recovery { log_end, newly_lost_blocks, .. } = recovery;
             ends.push(LogEnd { last_record: log_end, newly_lost_blocks });
             slices.push(slice);
         }
-        let is_second_hand = Cell::new(false);
         if let Some(mirror) = &mirror {
             // Where an unclean stop left copies apart, none of them has erred.
             mirror.forget_mended();
         }
-        let cached = Self { device, mirror, slices, superblock, ends, is_second_hand };
+        let cached = Self { device, mirror, slices, superblock, ends };
         cached.tell_cores(cores);
         Ok((cached, notes))
     }
@@ -115,9 +122,8 @@ impl Cached {
             let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
             slices.push(opening.await?.0);
         }
-        let is_second_hand = Cell::new(false);
         let ends = Vec::new();
-        Ok(Self { device, mirror: None, slices, superblock, ends, is_second_hand })
+        Ok(Self { device, mirror: None, slices, superblock, ends })
     }
 
     /// They are counted one by one, where there are several.
@@ -129,6 +135,11 @@ impl Cached {
     /// Has as much room as what lies below has now.
     pub fn follow_core(&self) {
         self.slices.iter().for_each(Slice::follow_core);
+    }
+
+    /// What is written to it from here on comes from a tier, or from clients again.
+    pub fn set_second_hand(&self, is_second_hand: bool) {
+        self.slices.iter().for_each(|slice| slice.set_second_hand(is_second_hand));
     }
 
     /// The slices as devices.
@@ -288,4 +299,25 @@ fn tell_recovery(index: u16, recovery: &Recovery) -> Option<String> {
         );
     }
     Some(text)
+}
+
+/// What blocks showed that were compared with the array.
+fn tell_samples(index: u16, recovery: &Recovery) -> Option<String> {
+    let Sampled { compared, differing } = &recovery.sampled;
+    let first = differing.first()?.range(1).start();
+    let (what, to_do) = match recovery.dropped_clean {
+        true => (
+            "something else wrote to it while the volume was stopped, or it lost what it had been given: \
+             what was clean in the cache was left out",
+            "see what wrote to the members, and check what lies on the volume",
+        ),
+        false => {
+            ("the array may have a damaged block there", "`headpond array scrub` looks at all")
+        }
+    };
+    Some(format!(
+        "slice {index}: of {compared} blocks that the array should hold as the cache does it holds {} \
+         otherwise, the first at byte {first}; {what}; {to_do}",
+        differing.len(),
+    ))
 }

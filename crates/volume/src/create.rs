@@ -123,7 +123,7 @@ impl Volume {
                 refuse_occupied(&**cache, description.uuid).await?;
             }
         }
-        let mirror = consider_copies(description, devices, &new, options.occupied).await?;
+        let mirror = consider_copies(description, &devices.copies, &new, options.occupied).await?;
         for (journal, record) in &records {
             headpond_raid::create_journal(&***journal, record, options.occupied).await?;
         }
@@ -204,32 +204,32 @@ async fn erase_of_array(
 }
 
 /// The copies of a cache that is to be.
-struct NewMirror {
-    array: ArrayOptions,
+pub(crate) struct NewMirror {
+    pub array: ArrayOptions,
     cache: CacheOptions,
     /// Where the cache lies on each of them.
     faces: Vec<Rc<dyn BlockDevice>>,
 }
 
 /// Whether the devices can be the copies of the cache, where it is to have several.
-async fn consider_copies(
+pub(crate) async fn consider_copies(
     description: &Description,
-    devices: &Devices,
+    copies: &[Rc<dyn BlockDevice>],
     cache: &CacheOptions,
     occupied: Occupied,
 ) -> Result<Option<NewMirror>, CreateError> {
     let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
-    let Some(mirror) = mirror.filter(|_| !devices.copies.is_empty()) else { return Ok(None) };
+    let Some(mirror) = mirror.filter(|_| !copies.is_empty()) else { return Ok(None) };
     let array = mirror::create_options(description, mirror, occupied);
-    for copy in &devices.copies {
+    for copy in copies {
         refuse_memory(&**copy)?;
         if occupied == Occupied::Refuse {
             refuse_occupied(&**copy, description.uuid).await?;
         }
     }
-    let record = headpond_raid::create::consider(&devices.copies, &array).await?;
+    let record = headpond_raid::create::consider(copies, &array).await?;
     let bytes = record.layout().map_err(headpond_raid::CreateError::from)?.array_bytes();
-    let faces = mirror::windows(&devices.copies, ByteRange::at(record.data_offset, bytes));
+    let faces = mirror::windows(copies, ByteRange::at(record.data_offset, bytes));
     // Each would choose for itself.
     let cache = CacheOptions { unit_bytes: Some(BLOCK_BYTES as u32), ..cache.clone() };
     for face in &faces {

@@ -171,7 +171,13 @@ impl CacheDescription {
 
     /// All that it lies on, or is to.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
-        let others = self.mirror.iter().flat_map(|it| it.copies.iter().chain(&it.spares));
+        let spares = self.mirror.iter().flat_map(|mirror| &mirror.spares);
+        self.copies().chain(spares.map(String::as_str))
+    }
+
+    /// The devices that are copies of each other, or the only one.
+    pub fn copies(&self) -> impl Iterator<Item = &str> {
+        let others = self.mirror.iter().flat_map(|mirror| &mirror.copies);
         std::iter::once(&self.device).chain(others).map(String::as_str)
     }
 }

@@ -20,6 +20,7 @@ use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use headpond_block::{BlockDevice, DeviceName};
 use headpond_raid::Occupied;
+use std::pin::Pin;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -31,16 +32,21 @@ pub type Keep<'a> = &'a dyn Fn(&Description) -> Result<(), CallerError>;
 
 /// Where a new cache is to lie.
 pub enum NewDevice<'a> {
-    Other(Rc<dyn BlockDevice>),
+    Other(CacheDevice),
     /// Where the old one lies.
     Same,
-    /// There as well, on a device that has to be opened again to be seen in its new size; the old
-    /// one has been let go of by then.
+    /// There as well, on devices that have to be opened again to be seen in their new size; the old
+    /// ones have been let go of by then.
     Reopened {
+        /// What a cache there has.
         bytes: u64,
-        open: &'a dyn Fn() -> Result<Rc<dyn BlockDevice>, CallerError>,
+        /// For what is described, made its copies where there are several.
+        open: &'a dyn Fn(CacheDescription) -> Reopening<'a>,
     },
 }
+
+/// The devices of a cache, as they are opened again.
+pub type Reopening<'a> = Pin<Box<dyn Future<Output = Result<CacheDevice, AttachError>> + 'a>>;
 
 /// The cache that is wanted in place of the one there is.
 pub struct Replacement<'a> {
@@ -68,6 +74,8 @@ pub enum ExchangeError {
          one"
     )]
     Gone { what: &'static str, reason: Box<AttachError>, back: Box<AttachError> },
+    #[error("{reason}; the volume goes on without a cache, attach one")]
+    NotReopened { reason: Box<AttachError> },
     #[error("the tier in memory was not put back: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
@@ -81,7 +89,9 @@ impl ExchangeError {
             Self::Refused(error) => error.is_refusal(),
             Self::Detach(error) => error.is_refusal(),
             Self::Busy(_) => true,
-            Self::Back { .. } | Self::Gone { .. } | Self::Tier(_) => false,
+            Self::Back { .. } | Self::Gone { .. } | Self::NotReopened { .. } | Self::Tier(_) => {
+                false
+            }
         }
     }
 }
@@ -130,7 +140,7 @@ impl Volume {
         keep: Keep<'_>,
     ) -> Result<bool, ExchangeError> {
         let _change = self.begin_change()?;
-        let described = CacheDescription { size, ..self.described_cache()? };
+        let mut described = CacheDescription { size, ..self.described_cache()? };
         if let (Some(cached), NewDevice::Same) = (self.cached(), &device) {
             let wanted = size.map_or(cached.device.size_bytes(), Size::bytes);
             if wanted == cached.superblock.device_bytes {
@@ -139,6 +149,10 @@ impl Volume {
                 self.description.replace(description);
                 return Ok(false);
             }
+        }
+        if let (NewDevice::Reopened { .. }, Some(mirror)) = (&device, &mut described.mirror) {
+            // Of those that were, one that was away may come back.
+            mirror.uuid = identities[0];
         }
         let occupied = Occupied::Overwrite;
         let new = Replacement { device, described, identities, occupied };
@@ -186,6 +200,11 @@ impl Volume {
         self.cached().map(|cached| cached.device.size_bytes())
     }
 
+    /// Whether the cache is on that device.
+    pub fn lies_on(&self, device: &CacheDevice) -> bool {
+        self.cached().is_some_and(|cached| Rc::ptr_eq(&cached.device, &device.device))
+    }
+
     fn described_cache(&self) -> Result<CacheDescription, DetachError> {
         let description = self.description();
         let volume = description.name;
@@ -209,20 +228,23 @@ impl Volume {
         description.check_new()?;
         let old = self.cached().map(|cached| Rc::clone(&cached.device));
         let device = match (&new.device, old) {
-            (NewDevice::Other(device), _) => Rc::clone(device),
+            (NewDevice::Other(device), _) => Rc::clone(&device.device),
             (_, Some(old)) => old,
             (_, None) => return Ok(()),
         };
         let mut options =
             cache_options(&description, new.identities[0], &CoreFacts::of(&self.cores()));
-        match new.device {
-            NewDevice::Other(_) if new.occupied == Occupied::Refuse => {
+        match &new.device {
+            // What copies hold was looked at when they were made.
+            NewDevice::Other(CacheDevice { mirror: None, .. })
+                if new.occupied == Occupied::Refuse =>
+            {
                 refuse_occupied(&*device, description.uuid).await?;
             }
             NewDevice::Reopened { bytes, .. } => {
-                let asked_bytes = options.device_bytes.unwrap_or(bytes);
-                if asked_bytes > bytes {
-                    let (device, found_bytes) = (device.name().clone(), bytes);
+                let asked_bytes = options.device_bytes.unwrap_or(*bytes);
+                if asked_bytes > *bytes {
+                    let (device, found_bytes) = (device.name().clone(), *bytes);
                     let beyond = headpond_cache::CreateError::BeyondDevice {
                         device,
                         found_bytes,
@@ -258,16 +280,22 @@ impl Volume {
         dirty: Dirty,
         keep: Keep<'_>,
     ) -> Result<(), ExchangeError> {
-        let before = self.described_cache()?;
+        let mut before = self.described_cache()?;
         let mut old = self.take_cache(dirty).await?;
         let Replacement { device, described, identities: [first, second], occupied } = new;
         let is_other = matches!(device, NewDevice::Other(_));
         let (device, occupied) = match (device, &mut old) {
-            (NewDevice::Other(device), _) => (Ok(device.into()), occupied),
+            (NewDevice::Other(device), _) => (Ok(device), occupied),
             (NewDevice::Reopened { open, .. }, old) => {
-                *old = None;
-                let opened = open().map(CacheDevice::from).map_err(AttachError::Reopen);
+                if let Some(old) = old.take() {
+                    // What it says of copies is written over where that does not succeed.
+                    let _ = old.dissolve().await;
+                }
+                let opened = open(described.clone()).await;
                 *old = opened.as_ref().ok().cloned();
+                // Copies that were made anew have another identity, and perhaps another order.
+                (before.device, before.mirror) =
+                    (described.device.clone(), described.mirror.clone());
                 (opened, Occupied::Overwrite)
             }
             (NewDevice::Same, Some(old)) => (Ok(old.clone()), Occupied::Overwrite),
@@ -288,11 +316,14 @@ impl Volume {
             return Ok(());
         };
         let (what, reason) = ("cache", Box::new(reason));
-        let back = match old {
-            Some(old) => self.put_new(old, before, second, Occupied::Overwrite, keep).await,
-            None => Err(DetachError::NoCache { volume: self.description().name }.into()),
+        let Some(old) = old else {
+            let _ = keep(&self.description());
+            return Err(ExchangeError::NotReopened { reason });
         };
+        let back = self.put_new(old.clone(), before, second, Occupied::Overwrite, keep).await;
         let Err(back) = back else { return Err(ExchangeError::Back { what, reason }) };
+        // Copies without a cache would be refused as somebody's.
+        let _ = old.dissolve().await;
         // Where it cannot be kept, the next start says that what it names is not attached.
         let _ = keep(&self.description());
         Err(ExchangeError::Gone { what, reason, back: Box::new(back) })

@@ -60,7 +60,7 @@ pub use description::{
     FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription,
 };
 pub use door::{CoreCounts, CoreDevice};
-pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
+pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Reopening, Replacement};
 pub use growth::{GrowBy, LeavingCopy};
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
@@ -68,7 +68,7 @@ pub use journal::NewJournal;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
 pub use metadata::{CoreFileSystem, FoundFileSystem};
-pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError};
+pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, bytes_on_copies};
 pub use notes::Note;
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use ownership::{

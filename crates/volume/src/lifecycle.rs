@@ -12,12 +12,14 @@
 //! - While requests change from one way to the other none is on either.
 
 use crate::cached::Cached;
-use crate::create::{CoreFacts, cache_options, refuse_cache, refuse_memory, refuse_occupied};
+use crate::create::{
+    CoreFacts, cache_options, consider_copies, refuse_cache, refuse_memory, refuse_occupied,
+};
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::exchange::CallerError;
 use crate::front::Held;
-use crate::mirror::{self, CacheDevice, Mirror};
-use crate::open::{Found, OpenError};
+use crate::mirror::{CacheDevice, Mirror};
+use crate::open::{Found, OpenError, Tolerance};
 use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use crate::{CleanAllError, CreateError};
@@ -204,8 +206,10 @@ impl Volume {
             refuse_memory(&**device)?;
             refuse_cache(&**device, occupied, description.uuid).await?;
         }
-        let mirror = described.mirror.as_ref().expect("copies are described");
-        let options = mirror::create_options(&description, mirror, occupied);
+        // Everything that can be said against the cache on them, while they are as they were.
+        let cache = cache_options(&description, Uuid::nil(), &CoreFacts::of(&self.cores()));
+        let made = consider_copies(&description, &devices, &cache, occupied).await?;
+        let options = made.expect("copies are described").array;
         let guard = |device| self.ownership.guard(device);
         let devices = devices.into_iter().map(guard).collect();
         let made = Mirror::make(&self.runtime, devices, &options, pool).await;
@@ -241,7 +245,7 @@ impl Volume {
         }
         cores.device.flush().await.map_err(CreateError::from)?;
         let found = Found { described: &described, device, superblock };
-        let opened = Cached::open(&cores, &description, found, None).await;
+        let opened = Cached::open(&cores, &description, found, (Tolerance::Careful, None)).await;
         let cached = match opened {
             Ok((cached, _)) => cached,
             Err(error) => {

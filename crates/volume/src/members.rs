@@ -38,14 +38,14 @@ pub enum ChangeMembersError {
     #[error("{device} has a role: `headpond array replace` gives it to another device")]
     InUse { device: String },
     #[error(
-        "{device} is a spare, and has no role: `headpond array remove {volume} {device}` lets go of it"
+        "{device} is a spare, and has no role: `headpond array remove {volume} {device}{of}` lets go of it"
     )]
-    Spare { volume: String, device: String },
+    Spare { volume: String, device: String, of: String },
     #[error(
-        "{device} is out of use: `headpond array re-add {volume} {device}` has it back, `add-spare` \
+        "{device} is out of use: `headpond array re-add {volume} {device}{of}` has it back, `add-spare` \
          gives its place to another device"
     )]
-    OutOfUse { volume: String, device: String },
+    OutOfUse { volume: String, device: String, of: String },
     #[error(
         "{device} was {place} of this array before: `headpond array re-add` has a member back that was \
          away, --force overwrites it"
@@ -470,11 +470,16 @@ impl Volume {
             return Ok(role);
         }
         let (volume, name) = (self.description().name, device.to_owned());
+        let of = match &*core.name {
+            CACHE_COPIES => " --cache".into(),
+            first if first == volume => String::new(),
+            further => format!(" --core {further}"),
+        };
         if core.array.spare_on(device).is_some() {
-            return Err(ChangeMembersError::Spare { volume, device: name });
+            return Err(ChangeMembersError::Spare { volume, device: name, of });
         }
         match self.lists_of(core, |lists| lists.names(device, &self.kept)) {
-            true => Err(ChangeMembersError::OutOfUse { volume, device: name }),
+            true => Err(ChangeMembersError::OutOfUse { volume, device: name, of }),
             false => Err(self.no_member(device)),
         }
     }

@@ -28,6 +28,7 @@ use headpond_block::{
 };
 use headpond_cache::Superblock;
 use headpond_cache::format::superblock::COPY_OFFSETS;
+use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
     AfterUncleanStop, Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents,
     CreateError, CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping,
@@ -444,6 +445,12 @@ pub(crate) fn create_options(
         owner: None,
         journal: None,
     }
+}
+
+/// What a cache has on copies, the smallest of which is so large.
+pub fn bytes_on_copies(smallest_bytes: u64) -> u64 {
+    let strip = u64::from(STRIP_BYTES);
+    smallest_bytes.saturating_sub(DATA_OFFSET_MIN) / strip * strip
 }
 
 /// Where the cache lies on each of the copies that are to be.

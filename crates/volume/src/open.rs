@@ -213,7 +213,8 @@ impl Volume {
         cores.configure(&description.array);
         let cached = match found {
             Some(found) => {
-                let (cached, told) = Cached::open(&cores, description, found, watch).await?;
+                let how = (options.tolerance, watch);
+                let (cached, told) = Cached::open(&cores, description, found, how).await?;
                 notes.extend(told.into_iter().map(Note::from));
                 Some(cached)
             }

@@ -109,7 +109,7 @@ impl Volume {
         let tier = Cached::in_memory(runtime, device, &options, &below, &config).await?;
         tier.tell_cores(&self.cores());
         self.tier.replace(Some(Rc::new(tier)));
-        self.cached().inspect(|below| below.is_second_hand.set(true));
+        self.cached().inspect(|below| below.set_second_hand(true));
         self.lead(&held);
         Ok(())
     }
@@ -138,7 +138,9 @@ impl Volume {
             self.tier.take();
             Ok(())
         };
-        Ok(Some(self.take_out(tier, dirty, leave).await?.device))
+        let device = self.take_out(tier, dirty, leave).await?.device;
+        self.cached().inspect(|below| below.set_second_hand(false));
+        Ok(Some(device))
     }
 }
 

@@ -33,8 +33,9 @@ const _: () = assert!(RUN_BLOCKS_MAX == 1 << (CLASS_SHIFT - COUNT_SHIFT), "a cou
 const WHAT: &str = "checkpoint";
 const BLOCK_BITS: u32 = 40;
 const HEAT_SHIFT: u32 = 43;
-/// And a bit behind the mark, which is zero.
-const KIND_MASK: u64 = 7 | 1 << 7;
+const KIND_MASK: u64 = 7;
+/// Behind the mark.
+const GIVEN_SHIFT: u32 = 47;
 const COUNT_SHIFT: u32 = 48;
 const CLASS_SHIFT: u32 = 58;
 
@@ -61,6 +62,10 @@ const ENDS: u64 = 6;
 const KEPT: u64 = 7;
 
 impl CheckpointKind {
+    fn may_be_given(self) -> bool {
+        matches!(self, Self::Clean | Self::Dirty | Self::DirtyReplayed)
+    }
+
     /// What of a block there is, where that is not all.
     pub fn sectors(self) -> Option<Sectors> {
         match self {
@@ -82,6 +87,8 @@ pub struct CheckpointRun {
     pub class: ClassKey,
     /// That of the lines of the blocks, where they are resident.
     pub heat: Heat,
+    /// All of it came from clients, nothing was read from the core.
+    pub is_given: bool,
 }
 
 impl CheckpointRun {
@@ -89,7 +96,8 @@ impl CheckpointRun {
     pub fn ends(count: usize) -> Self {
         let (first, count) = (CoreBlock(0), count as u32);
         let (kind, position) = (CheckpointKind::Ends, Position(0));
-        Self { first, count, kind, position, class: ClassKey::UNKNOWN, heat: Heat::NONE }
+        let (class, heat) = (ClassKey::UNKNOWN, Heat::NONE);
+        Self { first, count, kind, position, class, heat, is_given: false }
     }
 
     /// How many checksums follow, or places of ends.
@@ -120,7 +128,8 @@ impl CheckpointRun {
         let count = count << COUNT_SHIFT;
         let heat = u64::from(self.heat.bits()) << HEAT_SHIFT;
         let class = u64::from(self.class.0) << CLASS_SHIFT;
-        put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | heat | count | class);
+        let given = u64::from(self.is_given) << GIVEN_SHIFT;
+        put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | heat | given | count | class);
         put_u32(&mut head, 8, u32::try_from(self.position.0).expect("32-bit positions"));
         bytes.extend_from_slice(&head);
         checksums.iter().for_each(|checksum| bytes.extend_from_slice(&checksum.to_le_bytes()));
@@ -151,7 +160,11 @@ impl CheckpointRun {
             return Err(malformed("no such class, or no such mark"));
         }
         let position = Position(u64::from(get_u32(bytes, 8)));
-        Ok(Self { first, count, kind, position, class, heat })
+        let is_given = word >> GIVEN_SHIFT & 1 == 1;
+        if is_given && !kind.may_be_given() {
+            return Err(malformed("no whole blocks, and yet given"));
+        }
+        Ok(Self { first, count, kind, position, class, heat, is_given })
     }
 }
 
@@ -227,7 +240,8 @@ mod tests {
     fn run(first: u64, count: u32, kind: CheckpointKind) -> CheckpointRun {
         let (first, position) = (CoreBlock(first), Position(77));
         let (class, heat) = (ClassKey((first.0 % 34) as u8), Heat::MAIN.warmer());
-        CheckpointRun { first, count, kind, position, class, heat }
+        let is_given = kind.may_be_given() && first.0.is_multiple_of(2);
+        CheckpointRun { first, count, kind, position, class, heat, is_given }
     }
 
     #[allow(clippy::type_complexity)]

@@ -30,7 +30,11 @@ pub const KEEPS_PARTS: u64 = 2;
 /// Incompat: records, checkpoints and headers of slices say where epochs of flushes end, and how
 /// far the core has come. Every cache that is made has it; in others that order ends with a stop.
 pub const KEEPS_ORDER: u64 = 4;
-const KNOWN_INCOMPAT: u64 = KEEPS_CLASSES | KEEPS_PARTS | KEEPS_ORDER;
+/// Incompat: runs of checkpoints say which blocks came from clients, all of them. Every cache that
+/// is made has it; in others that is forgotten with a stop.
+pub const KEEPS_GIVEN: u64 = 8;
+/// What a cache has that is made now.
+pub const INCOMPAT: u64 = KEEPS_CLASSES | KEEPS_PARTS | KEEPS_ORDER | KEEPS_GIVEN;
 
 /// Feature flags; unknown ones are ignored, forbid writing, or forbid use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -128,6 +132,11 @@ impl Superblock {
         self.features.incompat & KEEPS_ORDER != 0
     }
 
+    /// Whether it is known over a stop which blocks came from clients.
+    pub fn keeps_given(&self) -> bool {
+        self.features.incompat & KEEPS_GIVEN != 0
+    }
+
     /// How a slice is cut; `None` where there is no such slice.
     ///
     /// # Panics
@@ -196,7 +205,7 @@ fn check(bytes: &[u8]) -> Result<(), FormatError> {
         return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
     }
     let features = features(bytes);
-    let unknown = features.incompat & !KNOWN_INCOMPAT | features.ro_compat;
+    let unknown = features.incompat & !INCOMPAT | features.ro_compat;
     if unknown != 0 {
         return Err(FormatError::Features { what: WHAT, unknown });
     }

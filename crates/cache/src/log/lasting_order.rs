@@ -148,6 +148,7 @@ impl Log {
             position,
             class: crate::eviction::ClassKey::UNKNOWN,
             heat: crate::eviction::Heat::NONE,
+            is_given: false,
         }
     }
 

@@ -54,7 +54,7 @@ impl Log {
             self.count_new_dirt(run);
         }
         let indexed = if is_indexed { Marks::INDEXED } else { Marks::NONE };
-        let marks = origin(intake) | indexed;
+        let marks = self.origin(intake) | indexed;
         let checksums = &self.draft.checksums[first..first + run.count as usize];
         self.map.insert_run(&Insertion { run, slot, unit, target, marks, checksums });
         if is_indexed {
@@ -77,7 +77,7 @@ impl Log {
         let has_bare = intake.buffers.is_payload_free();
         let is_indexed = intake.purpose.is_for_cleaner();
         for (place, block) in intake.run.blocks().enumerate() {
-            let mut marks = origin(intake) | self.inherited_marks(block, is_indexed);
+            let mut marks = self.origin(intake) | self.inherited_marks(block, is_indexed);
             if has_bare && block_of(intake.buffers, place).is_payload_free() {
                 marks = marks | Marks::PAYLOAD_FREE;
             }
@@ -126,12 +126,14 @@ impl Log {
             }
         });
     }
-}
 
-/// What has a guard was in part, or all of it, read from the core.
-fn origin(intake: &Intake) -> Marks {
-    let is_written = matches!(intake.purpose, Purpose::WriteBack | Purpose::WriteThrough);
-    if is_written && intake.guard.is_none() { Marks::GIVEN } else { Marks::NONE }
+    /// What has a guard was in part, or all of it, read from the core; and so may be what another
+    /// cache hands on.
+    fn origin(&self, intake: &Intake) -> Marks {
+        let is_written = matches!(intake.purpose, Purpose::WriteBack | Purpose::WriteThrough);
+        let is_given = is_written && intake.guard.is_none() && !self.is_second_hand;
+        if is_given { Marks::GIVEN } else { Marks::NONE }
+    }
 }
 
 fn block_of(buffers: &Buffers, index: usize) -> Buffers {

@@ -131,6 +131,7 @@ impl Log {
                 runs.add(run, &[*checksum]);
             }
             let Some(kind) = kind_of(&version, content) else { return };
+            let is_given = self.identity.keeps_given && version.marks.contains(Marks::GIVEN);
             let mut left = &all[..self.before(cut, &version, position, all.len() as u64)];
             let heat = match content {
                 Content::All => self.kept_heat_at(version.slot),
@@ -153,7 +154,8 @@ impl Log {
                 if part.is_some() && version.state == State::Clean {
                     continue;
                 }
-                let run = CheckpointRun { first, count, kind, position, class, heat };
+                let is_given = is_given && part.is_none();
+                let run = CheckpointRun { first, count, kind, position, class, heat, is_given };
                 runs.add(&run, checksums);
             }
         });
@@ -197,7 +199,17 @@ impl Log {
                     run.count += 1
                 }
                 _ => {
-                    runs.push(CheckpointRun { first, count: 1, kind, position, class, heat });
+                    let is_given = false;
+                    let count = 1;
+                    runs.push(CheckpointRun {
+                        first,
+                        count,
+                        kind,
+                        position,
+                        class,
+                        heat,
+                        is_given,
+                    });
                 }
             }
         }
@@ -259,6 +271,7 @@ fn goes_on(open: &CheckpointRun, run: &CheckpointRun, each: u64) -> bool {
     let before = u64::from(open.count);
     run.kind.sectors().is_none()
         && (open.kind, open.class, open.heat) == (run.kind, run.class, run.heat)
+        && open.is_given == run.is_given
         && open.count + run.count <= RUN_BLOCKS_MAX
         && open.first.0 + before == run.first.0
         && open.position.0 + before * each == run.position.0

@@ -119,7 +119,7 @@ impl<'a, I: Iterator<Item = ByteRange>> LogReader<'a, I> {
     pub fn new(source: &'a Source<'a>, parts: I) -> Self {
         let memory = [(); 2].map(|()| Buffer::zeroed(source.layout.segment_bytes() as usize));
         let mut reader =
-            Self { source, parts, reads: Reads::new(source.device), next: None, memory };
+            Self { source, parts, reads: Reads::new(&*source.device), next: None, memory };
         reader.begin_next();
         reader
     }

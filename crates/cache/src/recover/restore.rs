@@ -43,11 +43,20 @@ pub(super) struct Contents {
     told: Told,
     /// Extents that the pool must have.
     scattered: u32,
+    clean: Clean,
+}
+
+/// What becomes of blocks that the core has as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Clean {
+    #[default]
+    Kept,
+    LeftOut,
 }
 
 impl Contents {
-    pub fn after_clean_stop(order: Option<FoundOrder>) -> Self {
-        Self { order, ..Self::default() }
+    pub fn after_clean_stop(order: Option<FoundOrder>, clean: Clean) -> Self {
+        Self { order, clean, ..Self::default() }
     }
 
     pub fn after(mut lives: Vec<LiveBlock>, replayed: Replayed) -> Self {
@@ -127,7 +136,8 @@ impl Weave<'_> {
             let LiveBlock { block, position, checksum, class, sectors } = *live;
             let kind = sectors.map_or(CheckpointKind::DirtyReplayed, CheckpointKind::Part);
             let heat = Heat::NONE;
-            let run = CheckpointRun { first: block, count: 1, kind, position, class, heat };
+            let (first, count, is_given) = (block, 1, false);
+            let run = CheckpointRun { first, count, kind, position, class, heat, is_given };
             self.put(&run, &[checksum], place)?;
             self.lives = rest;
         }
@@ -155,6 +165,7 @@ impl Weave<'_> {
             CheckpointKind::Part(_) => (State::Dirty, Marks::NONE),
             _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
         };
+        let marks = if run.is_given { marks | Marks::GIVEN } else { marks };
         let (class, heat) = match self.source.keeps_classes {
             true => (run.class, run.heat),
             false => (ClassKey::UNKNOWN, Heat::NONE),
@@ -199,12 +210,14 @@ impl Source<'_> {
     ) -> Result<Log, OpenError> {
         let mut room = Scattering::new(self.layout.line_blocks());
         let (most, mut is_astray) = (contents.scattered, false);
+        let clean = contents.clean;
         self.pass(old, &mut contents, &mut |insertion, known| {
             room.add(insertion.slot, insertion.unit, insertion.run);
             let last = SlotIndex(insertion.slot.0 + insertion.run.count as u32 - 1);
             is_astray |= !log.is_behind_head(last, insertion.unit);
             // A device that answers otherwise than before is found out by the checksum.
-            if room.extents() <= most {
+            let is_left_out = clean == Clean::LeftOut && insertion.target == State::Clean;
+            if room.extents() <= most && !is_left_out {
                 log.restore(insertion, known);
             }
         })
@@ -232,6 +245,7 @@ impl Source<'_> {
             keeps_classes: self.keeps_classes,
             keeps_parts: self.keeps_parts,
             keeps_order: self.keeps_order,
+            keeps_given: self.keeps_given,
         };
         let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
         Log::new(identity, layout, ring, next, tail, core_blocks, contents.scattered)
@@ -369,7 +383,7 @@ impl Source<'_> {
         if len > place.len() {
             return Err(self.damaged(format!("{len} bytes in an area of {}", place.len())));
         }
-        let mut reader = CheckpointReader::new(self.device, place.start(), len);
+        let mut reader = CheckpointReader::new(&*self.device, place.start(), len);
         let mut decoder = Decoder::new(self.layout.segments() as usize);
         let mut checksum = Running::new();
         while let Some(piece) = reader.next().await? {

@@ -26,6 +26,7 @@ mod payload_free;
 mod read_ahead;
 mod recovery;
 mod replayed;
+mod samples;
 mod scale;
 mod scattered;
 mod scrub;

@@ -219,6 +219,7 @@ impl Full {
                 count: LINE_BLOCKS,
                 kind: CheckpointKind::Dirty,
                 class: ClassKey::UNKNOWN,
+                is_given: true,
                 // As many as eviction keeps of such a log.
                 heat: if line * 100 < used * records * 30 { Heat::NONE } else { Heat::MAIN },
                 position: Position(line / records * each + line % records * UNITS_PER_RECORD + 1),

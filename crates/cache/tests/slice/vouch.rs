@@ -79,7 +79,7 @@ fn what_was_read_from_the_core_or_completed_from_there_is_not_vouched_for() {
 }
 
 #[test]
-fn reclaim_keeps_what_is_known_and_a_start_does_not() {
+fn reclaim_and_a_clean_stop_keep_what_is_known_and_a_crash_does_not() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
         let slice = bench.open(nop()).await;
@@ -99,6 +99,10 @@ fn reclaim_keeps_what_is_known_and_a_start_does_not() {
         slice.stop().await.unwrap();
         let slice = bench.open(nop()).await;
         assert!(slice.stats().clean_bytes > 0, "it is all there");
+        assert_eq!(byte_at(&slice, HOT * BLOCK_BYTES).await.unwrap(), 5);
+        assert_eq!(vouched(&slice, HOT).await, checksum(5));
+        drop(slice);
+        let slice = bench.open(nop()).await;
         assert_eq!(byte_at(&slice, HOT * BLOCK_BYTES).await.unwrap(), 5);
         assert_eq!(vouched(&slice, HOT).await, None);
     });

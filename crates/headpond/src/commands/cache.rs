@@ -26,7 +26,8 @@ pub enum CacheCommand {
             headpond cache replace hv0 /dev/nvme0n1 --line 64K   # the same one, with other lines\n  \
             headpond cache replace hv0 ram:8G --tier             # the memory in front of it",
         mut_arg("devices", |arg| arg.help(
-            "One block device or file, ram:SIZE, or model:NAME?store=FILE"
+            "A block device or file, ram:SIZE, or model:NAME?store=FILE; each of several is to be a \
+             copy of the cache"
         ))
     )]
     Replace(AttachArgs),

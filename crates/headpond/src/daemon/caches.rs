@@ -2,18 +2,19 @@
 
 use super::message::{AttachBody, DetachBody, PurgeBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, check_copies, mirror_of};
+use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
 use crate::outcome::Failure;
 use anyhow::{Result, anyhow};
 use headpond_block::{BLOCK_BYTES, BlockDevice};
 use headpond_cache::{Mode, is_line_size};
-use headpond_raid::Occupied;
+use headpond_raid::{ArrayState, Occupied};
 use headpond_volume::{
     AttachError, CacheDescription, CacheDevice, CacheSettings, CallerError, Description,
-    DescriptionError, DetachError, Dirty, ExchangeError, NewDevice, Replacement, SettingChange,
-    SettingError, Size, TierDescription, TierSettings,
+    DescriptionError, DetachError, Dirty, ExchangeError, NewDevice, Reopening, Replacement,
+    SettingChange, SettingError, Size, TierDescription, TierSettings, bytes_on_copies,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -48,7 +49,6 @@ impl Desk {
     /// The settings stay, and what is dirty is written to the array first.
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
         check_line(body)?;
-        check_single(body)?;
         if body.tier {
             let (described, device) = self.tier(body)?;
             let replaced = self.volume.replace_tier(described, device, Dirty::Clean).await;
@@ -57,24 +57,40 @@ impl Desk {
             return self.status();
         }
         let before = self.described()?;
-        let (mut specs, settings) = self.consider(body, &before.settings)?;
-        let spec = specs.remove(0);
-        let described = CacheDescription {
-            device: spec.to_string(),
+        let specs = caches(body)?;
+        let is_same = is_same(&before, &specs)?;
+        let settings = self.consider(body, &before.settings, &specs, is_same)?;
+        let mirror = mirror_of(&specs[1..]);
+        let mut described = CacheDescription {
+            device: specs[0].to_string(),
             line: body.line.unwrap_or(before.line),
             size: body.size,
             settings,
             volatile_allowed: body.force,
-            mirror: None,
-        };
-        let open = || Ok(self.opener.open(&spec)?);
-        let device = match described.device == before.device && before.mirror.is_none() {
-            true => self.same_device(&spec, body.size, &open)?,
-            false => NewDevice::Other(self.opener.open(&spec)?),
+            mirror,
         };
         let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
+        let open = |described| self.reopen(described);
+        let device = match is_same {
+            true => self.same_device(body.size, &open)?,
+            false => NewDevice::Other(self.make_device(&specs, &described, occupied).await?),
+        };
+        let made = match &device {
+            NewDevice::Other(made) => Some(made.clone()),
+            NewDevice::Same => {
+                (described.device, described.mirror) = (before.device, before.mirror);
+                None
+            }
+            NewDevice::Reopened { .. } => None,
+        };
         let new = Replacement { device, described, identities: identities(), occupied };
         let replaced = self.volume.replace_cache(new, Dirty::Clean, &|it| self.keep(it)).await;
+        if let (Err(_), Some(made)) = (&replaced, made)
+            && !self.volume.lies_on(&made)
+        {
+            // Copies without a cache would be refused as somebody's.
+            let _ = made.dissolve().await;
+        }
         replaced.map_err(not_exchanged)?;
         self.status()
     }
@@ -82,12 +98,6 @@ impl Desk {
     /// What is cached does not outlive it: the log is laid out anew, unless its size stays.
     pub async fn resize(&self, size: Option<Size>) -> Result<Value> {
         let cache = self.described()?;
-        if cache.mirror.is_some() {
-            return Err(Failure::refused(
-                "a cache on copies keeps its size: detach it with --flush, and attach it again with \
-                 --size",
-            ));
-        }
         let spec: DeviceSpec = cache.device.parse()?;
         let slices = usize::from(self.volume.description().slices);
         let least = Size(headpond_cache::bytes_min(slices));
@@ -102,14 +112,20 @@ impl Desk {
             }
             (None, Some(size)) if spec == DeviceSpec::Ram(size) => false,
             (None, Some(size)) => self.resize_memory(size, cache).await?,
-            (Some(path), size) => {
-                let most = Size(headpond_uring::safety::inspect(path)?.size_bytes);
-                if let Some(size) = size.filter(|size| *size > most) {
-                    let text = format!("{spec} has {most}, and not the {size} that were asked for");
+            (Some(_), size) => {
+                let seen = self.volume.cache_device_bytes().unwrap_or_default();
+                if let Some(size) = size.filter(|size| size.bytes() > seen)
+                    && let Some(most) = self.room()?.map(Size).filter(|most| size > *most)
+                {
+                    let what = match cache.mirror {
+                        Some(_) => "a cache on copies like these",
+                        None => &*cache.device,
+                    };
+                    let text = format!("{what} has {most}, and not the {size} that were asked for");
                     return Err(Failure::refused(text));
                 }
-                let open = || Ok(self.opener.open(&spec)?);
-                let device = self.same_device(&spec, size, &open)?;
+                let open = |described| self.reopen(described);
+                let device = self.same_device(size, &open)?;
                 let (identities, keep) = (identities(), |it: &Description| self.keep(it));
                 let resized = self.volume.resize_cache(size, device, identities, &keep).await;
                 resized.map_err(not_exchanged)?
@@ -120,24 +136,84 @@ impl Desk {
         Ok(status)
     }
 
-    /// The device that the cache lies on, opened again where more of it is wanted than it had.
+    /// What the cache has where it lies: opened again where more of that is wanted than was seen.
     fn same_device<'a>(
         &self,
-        spec: &DeviceSpec,
         size: Option<Size>,
-        open: &'a dyn Fn() -> Result<Rc<dyn BlockDevice>, CallerError>,
+        open: &'a dyn Fn(CacheDescription) -> Reopening<'a>,
     ) -> Result<NewDevice<'a>> {
-        let Some(path) = spec.path() else { return Ok(NewDevice::Same) };
-        let bytes = headpond_uring::safety::inspect(path)?.size_bytes;
         let seen = self.volume.cache_device_bytes().unwrap_or_default();
-        let wanted = size.map_or(bytes, Size::bytes);
-        Ok(if wanted > seen { NewDevice::Reopened { bytes, open } } else { NewDevice::Same })
+        if size.is_some_and(|size| size.bytes() <= seen) {
+            return Ok(NewDevice::Same);
+        }
+        let Some(bytes) = self.room()?.filter(|bytes| size.is_some() || *bytes > seen) else {
+            return Ok(NewDevice::Same);
+        };
+        let mirror = self.volume.status().cache.and_then(|cache| cache.mirror);
+        let is_whole = mirror.is_none_or(|it| it.array.state == ArrayState::Healthy);
+        let cache = self.described()?;
+        if !is_whole || cache.copies().count() < cache.devices().count() {
+            return Err(Failure::refused(
+                "copies are made anew to grow: that takes all of them, healthy, and no spare beside \
+                 them (`headpond array remove --cache` takes one away)",
+            ));
+        }
+        Ok(NewDevice::Reopened { bytes, open })
+    }
+
+    /// How much a cache has on the devices of the present one as they are now; nothing is said of
+    /// memory.
+    fn room(&self) -> Result<Option<u64>> {
+        let cache = self.described()?;
+        let mut smallest = None;
+        for spec in copies_of(&cache)? {
+            let Some(path) = spec.path() else { return Ok(None) };
+            let bytes = headpond_uring::safety::inspect(path)?.size_bytes;
+            smallest = Some(smallest.map_or(bytes, |smallest: u64| smallest.min(bytes)));
+        }
+        let room = |bytes| if cache.mirror.is_some() { bytes_on_copies(bytes) } else { bytes };
+        Ok(smallest.map(room))
+    }
+
+    fn reopen(&self, described: CacheDescription) -> Reopening<'_> {
+        Box::pin(async move {
+            let reopened = |error: anyhow::Error| AttachError::Reopen(error.into());
+            let specs = copies_of(&described).map_err(reopened)?;
+            let opened = specs.iter().map(|spec| self.opener.open(spec));
+            let opened = opened.collect::<Result<Vec<_>>>().map_err(reopened)?;
+            self.unite(opened, &described, Occupied::Overwrite).await
+        })
+    }
+
+    /// The devices of a cache that is to be made, as one.
+    async fn make_device(
+        &self,
+        specs: &[DeviceSpec],
+        described: &CacheDescription,
+        occupied: Occupied,
+    ) -> Result<CacheDevice> {
+        let opened = specs.iter().map(|spec| self.opener.open(spec));
+        let opened = opened.collect::<Result<Vec<_>>>()?;
+        self.unite(opened, described, occupied).await.map_err(refused)
+    }
+
+    async fn unite(
+        &self,
+        mut opened: Vec<Rc<dyn BlockDevice>>,
+        described: &CacheDescription,
+        occupied: Occupied,
+    ) -> Result<CacheDevice, AttachError> {
+        match described.mirror {
+            None => Ok(opened.remove(0).into()),
+            Some(_) => self.volume.make_copies(opened, described, occupied, self.pool()).await,
+        }
     }
 
     async fn resize_memory(&self, size: Size, before: CacheDescription) -> Result<bool> {
         let spec = DeviceSpec::Ram(size);
         let described = CacheDescription { device: spec.to_string(), size: None, ..before };
-        let (device, identities) = (NewDevice::Other(self.opener.open(&spec)?), identities());
+        let device = NewDevice::Other(self.opener.open(&spec)?.into());
+        let identities = identities();
         let new = Replacement { device, described, identities, occupied: Occupied::Overwrite };
         let replaced = self.volume.replace_cache(new, Dirty::Clean, &|it| self.keep(it)).await;
         replaced.map_err(not_exchanged).map(|()| true)
@@ -180,7 +256,8 @@ impl Desk {
             return Err(refused(AttachError::HasCache { volume }));
         }
         check_line(body)?;
-        let (specs, settings) = self.consider(body, &settings)?;
+        let specs = caches(body)?;
+        let settings = self.consider(body, &settings, &specs, false)?;
         let described = CacheDescription {
             device: specs[0].to_string(),
             line: body.line.unwrap_or(line),
@@ -190,15 +267,7 @@ impl Desk {
             mirror: mirror_of(&specs[1..]),
         };
         let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
-        let opened = specs.iter().map(|spec| self.opener.open(spec));
-        let mut opened = opened.collect::<Result<Vec<_>>>()?;
-        let device: CacheDevice = match described.mirror {
-            None => opened.remove(0).into(),
-            Some(_) => {
-                let made = volume.make_copies(opened, &described, occupied, self.pool()).await;
-                made.map_err(refused)?
-            }
-        };
+        let device = self.make_device(&specs, &described, occupied).await?;
         let put = self.put_made(device.clone(), described, occupied).await;
         if put.is_err() && volume.status().cache.is_none() {
             // Copies without a cache would be refused as somebody's.
@@ -241,7 +310,9 @@ impl Desk {
         if !body.copies.is_empty() {
             return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
         }
-        let spec = vet_caches(self, body, settings.mode)?.remove(0);
+        let mut specs = caches(body)?;
+        self.vet_caches(&specs, body.force, settings.mode, false)?;
+        let spec = specs.remove(0);
         let described = TierDescription {
             device: spec.to_string(),
             line: body.line.unwrap_or(Size(BLOCK_BYTES)),
@@ -257,15 +328,35 @@ impl Desk {
         self.places.save(&self.volume.description())
     }
 
-    /// Everything that can be said against a device before it is touched.
+    /// Everything that can be said against devices before they are touched; answers with what is
+    /// set of the cache.
     fn consider(
         &self,
         body: &AttachBody,
         settings: &CacheSettings,
-    ) -> Result<(Vec<DeviceSpec>, CacheSettings)> {
+        specs: &[DeviceSpec],
+        are_ours: bool,
+    ) -> Result<CacheSettings> {
         let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
-        Ok((vet_caches(self, body, settings.mode)?, settings))
+        self.vet_caches(specs, body.force, settings.mode, are_ours)?;
+        Ok(settings)
+    }
+
+    /// The volume's own devices are no cache of its, unless they are the one that is made anew.
+    fn vet_caches(
+        &self,
+        specs: &[DeviceSpec],
+        force: bool,
+        mode: Mode,
+        are_ours: bool,
+    ) -> Result<()> {
+        let consent = if force { Consent::Forced } else { Consent::Careful };
+        for spec in specs {
+            let vetted = if are_ours { vet(spec, consent) } else { self.vet_cache(spec, consent) };
+            vetted?.check_cache(spec, mode, consent)?;
+        }
+        Ok(())
     }
 }
 
@@ -274,27 +365,31 @@ fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange
     changes.map_err(|error: SettingError| Failure::usage(error.to_string()))
 }
 
-fn vet_caches(desk: &Desk, body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSpec>> {
-    let mut specs = Vec::new();
-    for word in std::iter::once(&body.device).chain(&body.copies) {
-        specs.push(word.parse::<DeviceSpec>()?.absolute()?);
-    }
+fn caches(body: &AttachBody) -> Result<Vec<DeviceSpec>> {
+    let words = std::iter::once(&body.device).chain(&body.copies);
+    let specs = words.map(|word| Ok(word.parse::<DeviceSpec>()?.absolute()?));
+    let specs = specs.collect::<Result<Vec<_>>>()?;
     check_copies(&specs)?;
-    let consent = if body.force { Consent::Forced } else { Consent::Careful };
-    for spec in &specs {
-        desk.vet_cache(spec, consent)?.check_cache(spec, mode, consent)?;
-    }
     Ok(specs)
 }
 
-/// What takes the place of a cache has one device.
-fn check_single(body: &AttachBody) -> Result<()> {
-    match body.copies.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::refused(
-            "this takes one device: for a cache on copies, detach the one that is there with \
-             --flush, and attach several devices",
-        )),
+fn copies_of(cache: &CacheDescription) -> Result<Vec<DeviceSpec>> {
+    cache.copies().map(|word| Ok(word.parse()?)).collect()
+}
+
+/// Whether a cache on these lies where the present one does.
+///
+/// # Errors
+/// Where they share some of their devices, and not all.
+fn is_same(present: &CacheDescription, specs: &[DeviceSpec]) -> Result<bool> {
+    let present: BTreeSet<String> = present.copies().map(str::to_owned).collect();
+    let wanted: BTreeSet<String> = specs.iter().map(DeviceSpec::to_string).collect();
+    match wanted.intersection(&present).next() {
+        Some(name) if wanted != present => Err(Failure::refused(format!(
+            "{name} is one of the devices of the cache that is there: `headpond array replace` with --cache \
+             exchanges a single copy; otherwise detach with --flush, and attach",
+        ))),
+        shared => Ok(shared.is_some()),
     }
 }
 

@@ -115,7 +115,6 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
         assert_eq!(refused.code, 4, "{}", refused.err);
         assert!(refused.err.contains("not of a cache"), "{}", refused.err);
     }
-    assert_eq!(user.run(&["cache", "resize", "v", "32M"]).code, 4);
     user.ok(&["cache", "detach", "v", "--flush"]);
     qemu_io(&user, &program, "read -P 0x22 512k 1M");
     user.ok(&["cache", "attach", "v", &a, &b]);
@@ -128,11 +127,72 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     user.ok(&["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]]);
     assert_eq!(listed(&user), [a.clone(), b.clone()], "attached again behind the new core");
     qemu_io(&user, &program, "read -P 0x33 0 1M");
-    assert!(user.run(&["cache", "replace", "v", &a]).err.contains("belongs to v already"));
-    assert_eq!(user.run(&["cache", "replace", "v", &c, &c]).code, 4, "it takes one device");
+    let shared = user.run(&["cache", "replace", "v", &a]);
+    assert!(shared.code == 4 && shared.err.contains("exchanges a single copy"), "{}", shared.err);
+    let twice = user.run(&["cache", "replace", "v", &c, &c]);
+    assert!(twice.code != 0 && twice.err.contains("c.img"), "{}", twice.err);
     user.ok(&["cache", "replace", "v", &c, "--force"]);
     assert!(mirror_of(&user).is_null() && listed(&user) == [c]);
     qemu_io(&user, &program, "read -P 0x33 0 1M");
+    user.ok(&["stop", "v", "--flush"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+fn device_bytes(user: &User) -> u64 {
+    let status = user.run(&["status", "v", "--json"]).out;
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    status["cache"]["device_bytes"].as_u64().expect("a cache")
+}
+
+#[test]
+fn a_cache_on_copies_is_resized_and_replaced_while_the_volume_is_served() {
+    let name = "a_cache_on_copies_is_resized_and_replaced_while_the_volume_is_served";
+    let Some(program) = headpond_testkit::tool("qemu-io") else { skip!(name, "no qemu-io") };
+    let user = User::new();
+    let [a, b] = create(&user);
+    let daemon = user.serve("v");
+    let write = |byte: &str| qemu_io(&user, &program, &format!("write -P {byte} 0 1M"));
+    let read = |byte: &str| qemu_io(&user, &program, &format!("read -P {byte} 0 1M"));
+    write("0x11");
+    user.ok(&["cache", "resize", "v", "32M"]);
+    assert_eq!(device_bytes(&user), 32 * MIB);
+    read("0x11");
+    user.ok(&["cache", "resize", "v"]);
+    let all = device_bytes(&user);
+    assert!((60 * MIB..64 * MIB).contains(&all), "{all}");
+    assert!(user.ok(&["cache", "resize", "v"]).contains("unchanged"));
+    write("0x22");
+    for copy in [&a, &b] {
+        std::fs::OpenOptions::new().write(true).open(copy).unwrap().set_len(96 * MIB).unwrap();
+    }
+    let refused = user.run(&["cache", "resize", "v", "96M"]);
+    assert!(refused.code == 4 && refused.err.contains("on copies like these"), "{}", refused.err);
+    user.ok(&["array", "fail", "v", &b, "--cache"]);
+    let refused = user.run(&["cache", "resize", "v"]);
+    assert!(refused.code == 4 && refused.err.contains("takes all of them"), "{}", refused.err);
+    user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
+    user.ok(&["cache", "resize", "v"]);
+    assert_eq!(device_bytes(&user), all + 32 * MIB);
+    read("0x22");
+    write("0x33");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    std::fs::remove_file(&a).unwrap();
+    let daemon = user.serve("v");
+    read("0x33");
+    let away = user.run(&["array", "fail", "v", &a, "--cache"]);
+    assert!(away.err.contains(&format!("re-add v {a} --cache")), "{}", away.err);
+    let others = ["c.img", "d.img"].map(|name| user.file(name, 64 * MIB));
+    user.ok(&["cache", "replace", "v", &others[0], &others[1], "--line", "64K"]);
+    assert_eq!((listed(&user), device_bytes(&user)), (others.to_vec(), all));
+    read("0x33");
+    user.ok(&["cache", "replace", "v", &others[1], &others[0], "--line", "16K"]);
+    assert!(user.ok(&["status", "v"]).contains("2 of 2 copies in use"));
+    write("0x44");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("v");
+    read("0x44");
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);
 }

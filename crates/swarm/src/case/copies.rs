@@ -40,7 +40,7 @@ impl Case<'_> {
                     true
                 })
             }
-            Step::Exchange(exchange) if *exchange != Exchange::Purge => {
+            Step::Exchange(Exchange::Replace) => {
                 *step = Step::Copies(CopyCommand::draw(random));
                 true
             }

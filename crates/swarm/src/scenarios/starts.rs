@@ -1,6 +1,6 @@
 //! What must not be put together, and what is cut while it is made: rows 13, 24 to 28, 43.
 
-use super::rig::{Rig, cached_raid5, claimant};
+use super::rig::{Rig, cached_raid5, claimant, places_on};
 use crate::machine::{Machine, careful};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{Geometry, RequestKind, Runtime};
@@ -176,6 +176,66 @@ pub(super) fn cache_that_the_description_forgets_is_asked_for_and_never_comes_ba
         assert!(scene.warns("not attached"));
         scene.expect(3, 2).await;
     });
+}
+
+/// Another program writes to blocks that the cache has as well, while the volume is stopped.
+pub(super) fn core_that_was_written_outside_is_refused_while_the_cache_is_dirty() {
+    let mut rig = Rig::in_mode(Mode::WriteBack);
+    const DIRTY: (u64, u8) = (40, 99);
+    rig.live(async |scene| {
+        for block in 0..32 {
+            scene.write(block, 100 + block as u8).await.expect("takes the write");
+        }
+        scene.volume.clean_all().await.expect("cleans");
+        scene.promise(DIRTY.0, DIRTY.1).await;
+        scene.volume.stop().await.expect("stops");
+    });
+    rig.halt();
+    rig.live(async |scene| {
+        assert!(!scene.warns("otherwise"), "the array is as it was left");
+        scene.volume.stop().await.expect("stops");
+    });
+    rig.halt();
+    overwrite(&rig, 103);
+    rig.live(async |scene| {
+        assert!(scene.warns("holds 1 otherwise") && scene.warns("array scrub"), "one may be rot");
+        scene.expect(3, 103).await;
+        scene.volume.stop().await.expect("stops");
+    });
+    rig.halt();
+    overwrite(&rig, 117);
+    let refused = rig.late_refusal();
+    rig.halt();
+    let is_changed = matches!(&refused,
+        OpenError::Cache(headpond_cache::OpenError::CoreChanged { sampled, dirty_blocks: 1, .. })
+            if (sampled.compared, sampled.differing.len()) == (32, 2));
+    assert!(is_changed, "{refused}");
+    assert!(refused.to_string().contains("the first at byte 12288"), "{refused}");
+    let again = rig.late_refusal();
+    rig.halt();
+    assert_eq!(again.to_string(), refused.to_string());
+    let alert = refused.alert("v");
+    assert_eq!(alert.kind, AlertKind::StartRefused);
+    assert!(alert.to_do.contains("headpond serve v --force"), "{alert}");
+    rig.tolerance = Tolerance::Forced;
+    rig.live(async |scene| {
+        assert!(scene.warns("left out"), "{:?}", scene.volume.status().warnings);
+        for (block, byte) in [(3, OUTSIDE), (17, OUTSIDE), (5, 105), DIRTY] {
+            scene.expect(block, byte).await;
+        }
+        scene.volume.stop().await.expect("stops");
+    });
+}
+
+/// What the other program writes.
+const OUTSIDE: u8 = 0xee;
+
+fn overwrite(rig: &Rig, byte: u8) {
+    for member in &rig.machine.members {
+        for place in places_on(member, byte) {
+            member.poke(place, &[OUTSIDE; 4096]);
+        }
+    }
 }
 
 /// CRC-32C, bit by bit.

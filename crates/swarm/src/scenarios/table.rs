@@ -24,6 +24,7 @@ const ARRAY_STARTS: &str = "crates/raid/tests/integration/starts.rs";
 const CACHE_CRASH: &str = "crates/cache/tests/slice/crash.rs";
 const CACHE_DAMAGE: &str = "crates/cache/tests/slice/damage.rs";
 const CACHE_FAULTS: &str = "crates/cache/tests/slice/faults.rs";
+const CACHE_SAMPLES: &str = "crates/cache/tests/slice/samples.rs";
 const CORE_FLUSHES: &str = "crates/cache/tests/slice/core_flushes.rs";
 const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
 const COMMANDS: &str = "crates/volume/tests/integration/commands.rs";
@@ -227,9 +228,8 @@ table! {
     }
     Row(26) "core written outside while the cache is dirty" {
         scenario starts::cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale;
-        missing "a start checks generations and samples no contents: what another program wrote \
-            to a member is noticed by a scrub at the earliest, and located with `--integrity` \
-            where it was signed";
+        scenario starts::core_that_was_written_outside_is_refused_while_the_cache_is_dirty;
+        test CACHE_SAMPLES::core_that_was_changed_is_refused_where_something_is_dirty_until_it_is_taken;
     }
     Row(27) "stale cache returns" {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;

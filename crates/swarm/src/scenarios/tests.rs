@@ -164,6 +164,7 @@ each! {
     volume_that_another_host_has_open_is_refused_until_that_one_has_stopped
     cache_whose_core_went_on_without_it_is_refused
     cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale
+    core_that_was_written_outside_is_refused_while_the_cache_is_dirty
     cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so
     member_of_a_later_version_or_with_unknown_features_is_refused_and_says_so
     device_that_shrank_or_shows_larger_sectors_is_refused

@@ -70,7 +70,7 @@ async fn check(command: Command, volume: &Rc<Volume>, context: &str) {
 }
 
 /// The first so many blows one after the other, and of what comes later every so manieth.
-const FIRST: u64 = 80;
+const FIRST: u64 = 200;
 const LATER: u64 = 311;
 
 fn sweep(command: Command, blow: fn(u64) -> Blow) -> Swept {
@@ -188,6 +188,18 @@ fn a_cache_on_copies_comes_and_goes_wherever_a_write_fails() {
 fn a_cache_on_copies_comes_and_goes_wherever_the_power_is_cut() {
     cut(Command::AttachCopies);
     cut(Command::DetachCopies);
+}
+
+#[test]
+fn a_cache_on_copies_changes_its_size_wherever_a_write_fails() {
+    fail(Command::ResizeCopies);
+    fail(Command::RemakeCopies);
+}
+
+#[test]
+fn a_cache_on_copies_changes_its_size_wherever_the_power_is_cut() {
+    cut(Command::ResizeCopies);
+    cut(Command::RemakeCopies);
 }
 
 #[test]

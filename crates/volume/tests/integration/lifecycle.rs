@@ -115,7 +115,7 @@ fn replacement(
     let mut described = description(Mode::WriteBack, 1).cache.unwrap();
     change(&mut described);
     Replacement {
-        device: NewDevice::Other(device),
+        device: NewDevice::Other(device.into()),
         described,
         identities: [Uuid::from_u128(50), Uuid::from_u128(51)],
         occupied: Occupied::Refuse,

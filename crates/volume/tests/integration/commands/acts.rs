@@ -8,8 +8,9 @@ use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, JournalWhen, Level, Occupied, WhichCopy};
 use headpond_sim::Sim;
 use headpond_volume::{
-    CACHE_COPIES, CallerError, CoreDescription, Description, Dirty, JournalDescription,
-    LeavingCopy, NewDevice, NewJournal, NewMember, Replacement, Size, Volume,
+    CACHE_COPIES, CacheDescription, CallerError, CoreDescription, Description, Dirty,
+    JournalDescription, Keep, LeavingCopy, NewDevice, NewJournal, NewMember, Reopening,
+    Replacement, Size, Volume, bytes_on_copies,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,6 +32,9 @@ pub enum Command {
     Purge,
     AttachCopies,
     DetachCopies,
+    ResizeCopies,
+    /// To another size as well, on devices that are opened again.
+    RemakeCopies,
     ReplaceCopy,
     AddCopy,
     FailCopy,
@@ -63,9 +67,12 @@ impl Command {
             Self::AddCore | Self::RemoveSpare => bare,
             Self::RemoveCore => Description { further_cores: vec![further()], ..bare },
             Self::DetachTier => Description { tier: Some(tier()), ..cached(cache("cache")) },
-            Self::DetachCopies | Self::ReplaceCopy | Self::AddCopy | Self::FailCopy => {
-                cached(copies())
-            }
+            Self::DetachCopies
+            | Self::ResizeCopies
+            | Self::RemakeCopies
+            | Self::ReplaceCopy
+            | Self::AddCopy
+            | Self::FailCopy => cached(copies()),
             _ => Description { further_cores: vec![further()], ..cached(cache("cache")) },
         }
     }
@@ -106,7 +113,9 @@ impl Command {
             Self::Attach | Self::AttachCopies => status.cache.is_some(),
             Self::Detach | Self::DetachLosing | Self::DetachCopies => status.cache.is_none(),
             Self::Replace => cache.is_some_and(|cache| cache.device == "other"),
-            Self::Resize => cache.is_some_and(|cache| cache.size.is_some()),
+            Self::Resize | Self::ResizeCopies | Self::RemakeCopies => {
+                cache.is_some_and(|cache| cache.size.is_some())
+            }
             Self::ReplaceCopy => has_role(volume, "k2") && !has_role(volume, "k1"),
             // Where another copy has failed meanwhile it takes that one's place.
             Self::AddCopy => stands_by(volume, "k2") || has_role(volume, "k2"),
@@ -199,14 +208,15 @@ impl Command {
             }
             Self::Detach | Self::DetachCopies => volume.detach(Dirty::Clean).await?,
             Self::Replace => {
-                let (described, device) = (cache("other"), NewDevice::Other(device("other")));
+                let (described, device) =
+                    (cache("other"), NewDevice::Other(device("other").into()));
                 let new = Replacement { device, described, identities, occupied: overwrite };
                 volume.replace_cache(new, Dirty::Clean, &keep).await?;
             }
-            Self::Resize => {
-                let size = Some(Size(headpond_cache::bytes_min(1)));
-                volume.resize_cache(size, NewDevice::Same, identities, &keep).await?;
+            Self::Resize | Self::ResizeCopies => {
+                volume.resize_cache(smallest(), NewDevice::Same, identities, &keep).await?;
             }
+            Self::RemakeCopies => remake_copies(volume, &device, identities, &keep).await?,
             Self::Purge => volume.purge_cache(Dirty::Clean, identities, &keep).await?,
             Self::ReplaceCopy => {
                 let copies = Some(CACHE_COPIES);
@@ -248,6 +258,28 @@ impl Command {
         }
         Ok(())
     }
+}
+
+async fn remake_copies(
+    volume: &Volume,
+    device: &impl Fn(&str) -> Rc<dyn BlockDevice>,
+    identities: [Uuid; 2],
+    keep: Keep<'_>,
+) -> Acted {
+    let open = |described: CacheDescription| -> Reopening<'_> {
+        let (both, pool) = (["k0", "k1"].map(device).into(), careful().pool);
+        Box::pin(
+            async move { volume.make_copies(both, &described, Occupied::Overwrite, pool).await },
+        )
+    };
+    let bytes = bytes_on_copies(device("k0").size_bytes());
+    let device = NewDevice::Reopened { bytes, open: &open };
+    volume.resize_cache(smallest(), device, identities, keep).await?;
+    Ok(())
+}
+
+fn smallest() -> Option<Size> {
+    Some(Size(headpond_cache::bytes_min(1)))
 }
 
 fn new_journal(device: Rc<dyn BlockDevice>) -> NewJournal {

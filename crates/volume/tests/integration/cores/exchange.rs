@@ -85,7 +85,7 @@ impl Disks {
             Command::Replace => {
                 let mut described = self.machine.described().cache.unwrap();
                 described.device = "spare".into();
-                let (device, occupied) = (NewDevice::Other(spare), Occupied::Overwrite);
+                let (device, occupied) = (NewDevice::Other(spare.into()), Occupied::Overwrite);
                 let new = Replacement { device, described, identities, occupied };
                 volume.replace_cache(new, Dirty::Clean, &keep).await.unwrap();
             }

@@ -1,0 +1,129 @@
+//! Whether the core still holds what the cache knows of it.
+//!
+//! A program that writes to a member while the volume is stopped, or an older image that is put
+//! back, changes neither generation nor labels. So a start after a clean stop reads a few blocks
+//! from the core that clients wrote and that are clean here, spread over the log, and compares them
+//! with the checksums that the cache has of them anyway. Where a hundredth of the core was changed,
+//! every second start finds one of them; where a twentieth was, all but one in twenty-six.
+//!
+//! One block alone may have rotted, which a scrub of the array finds out; no rot comes to two of so
+//! few. After an unclean stop nobody knows which blocks are clean, and nothing is compared.
+
+use super::Source;
+use crate::checksum::crc32c_of_block;
+use crate::line_map::{Marks, State, Version};
+use crate::log::Log;
+use crate::types::{CoreBlock, SlotIndex};
+use headpond_block::sync::join_all;
+use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, Buffers, Request, Stability};
+use serde::Serialize;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Blocks of a cache that are compared, over all of its slices.
+const SAMPLES: u32 = 64;
+/// Places that are looked at for a clean block near one that is drawn: a cache that is full of
+/// dirty data costs no walk through its map.
+const LOOKED_AT_MAX: u32 = 4096;
+/// Reads of the core at a time.
+const READS: usize = 16;
+/// A drive that hangs does not hold up the open for what would only be good to know.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So many blocks that differ are no rot.
+const CHANGED_MIN: usize = 2;
+
+/// What the comparison showed.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Sampled {
+    pub compared: u32,
+    /// Of them, those of which the core holds something else, in order.
+    pub differing: Vec<CoreBlock>,
+}
+
+impl Sampled {
+    /// Adds what another slice showed.
+    pub fn add(&mut self, other: &Self) {
+        self.compared += other.compared;
+        self.differing.extend(&other.differing);
+        self.differing.sort_unstable();
+    }
+
+    /// Whether something else wrote to the core, or it lost what it was given.
+    pub fn is_changed(&self) -> bool {
+        self.differing.len() >= CHANGED_MIN
+    }
+}
+
+/// How many blocks are compared of each slice.
+pub(crate) fn samples_of(slices: usize) -> u32 {
+    (SAMPLES / slices.max(1) as u32).max(1)
+}
+
+impl Source<'_> {
+    /// Compares some of what is clean, and came from clients, with the core. What the core cannot
+    /// read, or not soon, says nothing.
+    pub(super) async fn sample(&self, log: &Log) -> Sampled {
+        if self.device.geometry().stability == Stability::LostOnPower {
+            // Another life of it had no checksums, perhaps.
+            return Sampled::default();
+        }
+        let drawn = self.draw(log);
+        let comparing = compare(Rc::clone(&self.core), drawn);
+        let end = self.runtime.now() + PATIENCE;
+        self.runtime.deadline(end, comparing).await.unwrap_or_default()
+    }
+
+    /// Comparable blocks out of all parts of the log in turn, and others in each life; with the
+    /// checksums that they should have.
+    fn draw(&self, log: &Log) -> Vec<(Version, u32)> {
+        let slots = u64::from(self.layout.slots());
+        let start = |index: u32| (u64::from(index) * slots / u64::from(self.samples)) as u32;
+        // Neighbouring epochs begin far apart.
+        let turn = (log.epoch().0 as u32).wrapping_mul(0x9E37_79B9);
+        let of_part = |index: u32| {
+            let (start, len) = (start(index), start(index + 1) - start(index));
+            let places = (0..len.min(LOOKED_AT_MAX)).map(move |at| (turn % len + at) % len);
+            let slots = places.map(move |at| SlotIndex(start + at));
+            slots.filter(|slot| is_comparable(log, *slot))
+        };
+        let mut parts: Vec<_> = (0..self.samples).map(of_part).collect();
+        let (mut drawn, wanted) = (Vec::new(), self.samples as usize);
+        while drawn.len() < wanted && !parts.is_empty() {
+            parts.retain_mut(|part| part.next().inspect(|slot| drawn.push(*slot)).is_some());
+        }
+        drawn.truncate(wanted);
+        let known = |slot: SlotIndex| Some((log.map.version(slot), log.checksum(slot)?));
+        drawn.into_iter().filter_map(known).collect()
+    }
+}
+
+/// What was read from the core may read otherwise the next time: blocks that nobody wrote differ
+/// from copy to copy, and discarded ones need not be read as zeros.
+fn is_comparable(log: &Log, slot: SlotIndex) -> bool {
+    let version = log.map.version(slot);
+    let is_given = version.marks.contains(Marks::GIVEN) && !version.is_payload_free();
+    version.state == State::Clean && is_given
+}
+
+async fn compare(core: Rc<dyn BlockDevice>, drawn: Vec<(Version, u32)>) -> Sampled {
+    let mut sampled = Sampled::default();
+    for drawn in drawn.chunks(READS) {
+        let data: Vec<_> =
+            drawn.iter().map(|_| Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize))).collect();
+        let reads = drawn.iter().zip(&data).map(|((version, _), data)| {
+            core.submit(Request::read(version.block.range(1).start(), data.clone()))
+        });
+        let outcomes = join_all(reads.collect()).await;
+        for (((version, checksum), data), outcome) in drawn.iter().zip(&data).zip(outcomes) {
+            if outcome.is_err() || data.is_payload_free() {
+                continue;
+            }
+            sampled.compared += 1;
+            if crc32c_of_block(data) != *checksum {
+                sampled.differing.push(version.block);
+            }
+        }
+    }
+    sampled.differing.sort_unstable();
+    sampled
+}
