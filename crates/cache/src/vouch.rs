@@ -3,7 +3,7 @@
 //!
 //! **Invariants**
 //! - What was read from the core, all of a block or the rest of one, is not vouched for: it may
-//!   have been wrong then. Nor is what came out of a stop: records do not tell.
+//!   have been wrong then. Nor is what a crash left in records: they do not tell.
 //! - Nothing is waited for but the cache device: whoever asks may hold up the core.
 
 use crate::checksum::crc32c_of_block;

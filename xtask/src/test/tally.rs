@@ -21,6 +21,8 @@ pub struct Tally {
     failed_tests: BTreeSet<(String, String)>,
     skips: Vec<String>,
     binary: String,
+    /// Failures of earlier runs of cargo.
+    failed_before: usize,
     /// A `running N tests` whose result has not come yet.
     unfinished: bool,
 }
@@ -43,12 +45,14 @@ impl Tally {
         }
     }
 
-    /// The end of cargo's output; a failed run without any failed test did not build.
+    /// The end of the output of one run of cargo; where that failed without any failed test it did
+    /// not build.
     pub fn finish(&mut self, success: bool) {
         self.settle();
-        if !success && self.failed == 0 {
+        if !success && self.failed == self.failed_before {
             self.fail("cargo test: the build or a target without a test harness".to_owned());
         }
+        self.failed_before = self.failed;
     }
 
     pub fn pass(&mut self) {
@@ -211,6 +215,15 @@ test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
         let mut tally = tally_of("error[E0425]: cannot find value");
         tally.finish(false);
         assert_eq!(tally.closing_line(), "0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn each_run_that_does_not_build_is_a_failure() {
+        let mut tally = tally_of(RUN);
+        tally.finish(false);
+        tally.line("error: target `defects` requires the features: `defects`");
+        tally.finish(false);
+        assert_eq!(tally.closing_line(), "2 passed, 2 failed, 1 skipped");
     }
 
     #[test]

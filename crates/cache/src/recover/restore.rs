@@ -102,6 +102,7 @@ struct Weave<'a> {
     lives: &'a [LiveBlock],
     /// Where the last block ended.
     free: Position,
+    clean: Clean,
     scattering: Scattering,
 }
 
@@ -158,6 +159,9 @@ impl Weave<'_> {
             return Err(FormatError::Malformed { what, detail });
         }
         self.free = Position(last.0 + each);
+        if run.kind == CheckpointKind::Clean && self.clean == Clean::LeftOut {
+            return Ok(());
+        }
         let (target, marks) = match run.kind {
             CheckpointKind::Clean => (State::Clean, Marks::NONE),
             CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
@@ -210,14 +214,12 @@ impl Source<'_> {
     ) -> Result<Log, OpenError> {
         let mut room = Scattering::new(self.layout.line_blocks());
         let (most, mut is_astray) = (contents.scattered, false);
-        let clean = contents.clean;
         self.pass(old, &mut contents, &mut |insertion, known| {
             room.add(insertion.slot, insertion.unit, insertion.run);
             let last = SlotIndex(insertion.slot.0 + insertion.run.count as u32 - 1);
             is_astray |= !log.is_behind_head(last, insertion.unit);
             // A device that answers otherwise than before is found out by the checksum.
-            let is_left_out = clean == Clean::LeftOut && insertion.target == State::Clean;
-            if room.extents() <= most && !is_left_out {
+            if room.extents() <= most {
                 log.restore(insertion, known);
             }
         })
@@ -261,7 +263,8 @@ impl Source<'_> {
         let Contents { lives, replayed, lost, told, .. } = contents;
         *told = Told::default();
         let scattering = Scattering::new(self.layout.line_blocks());
-        let mut weave = Weave { source: self, lives, free: Position(0), scattering };
+        let (free, clean) = (Position(0), contents.clean);
+        let mut weave = Weave { source: self, lives, free, clean, scattering };
         let table = self
             .read_checkpoint(old.checkpoint, |table, run, checksums| match replayed {
                 _ if matches!(run.kind, CheckpointKind::Ends | CheckpointKind::Kept) => {

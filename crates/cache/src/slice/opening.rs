@@ -2,7 +2,8 @@
 //! were compared with the core is judged; 3. it begins.
 //!
 //! **Invariants**
-//! - Nothing of any slice is written, and nothing cleaned, before all of them have been judged.
+//! - No slice begins, and nothing is cleaned, before all of them have been judged. What is written
+//!   before, where copies differ, changes nothing that is read.
 
 use super::{Expected, Foundation, Slice};
 use crate::admission::Admission;
