@@ -1,10 +1,10 @@
 //! The whole test run, ended by one line that counts it.
 //!
-//! 1. Everything is built; 2. the integration tests run, and what they print is passed through as
-//!    it comes and read on the way; beside them, for they wait much, unit and doc tests, and the
-//!    test of the swarm's judgement, which is a build of its own: what those print comes when they
-//!    are done; 3. the scripts `tests/*.sh`, in the order of their names; 4. what failed and what
-//!    was skipped, by name; the time; then `N passed, N failed, N skipped`. A failure ends none.
+//! 1. `cargo test` over the workspace (unit, integration and doc tests), all of it even after a
+//!    failure; its output is passed through as it comes and read on the way.
+//! 2. The test of the swarm's judgement, which is a build of its own.
+//! 3. The scripts `tests/*.sh`, in the order of their names.
+//! 4. What failed and what was skipped, by name; the time; then `N passed, N failed, N skipped`.
 //!
 //! **Invariants**
 //! - The closing line is the last line on stdout, and is printed once.
@@ -15,16 +15,21 @@ mod scripts;
 mod skips;
 mod tally;
 
-use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::num::NonZero;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use tally::Tally;
+
+/// How many tests libtest runs at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+/// Those of whole programs wait for daemons and timers as long as they compute.
+const THREADS_PER_PROCESSOR: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -33,16 +38,6 @@ pub struct Options {
     cargo: Vec<String>,
 }
 
-/// What prints as it comes. Its packages are those of the build, and so have the same features.
-const LOUD: &[&str] = &["--workspace", "--test", "*"];
-/// What runs beside it, one after the other. The mistakes on purpose are compiled into the last
-/// alone.
-const QUIET: [&[&str]; 3] = [
-    &["--workspace", "--lib", "--bins"],
-    &["--workspace", "--doc"],
-    &["--package", "headpond-swarm", "--features", "defects", "--test", "defects"],
-];
-
 /// Runs the tests and prints the report; true when nothing failed.
 ///
 /// # Errors
@@ -50,14 +45,12 @@ const QUIET: [&[&str]; 3] = [
 pub fn run(workspace: &Path, options: &Options) -> Result<bool> {
     let started = Instant::now();
     let skip_log = tempfile::NamedTempFile::new().context("making the skip log")?;
-    let cargo = Cargo { workspace, skip_log: skip_log.path() };
     let mut tally = Tally::default();
+    let status = run_cargo(workspace, options, skip_log.path(), &mut tally)?;
+    tally.finish(status.success());
     if options.cargo.is_empty() {
-        run_all(&cargo, &mut tally)?;
+        judge_the_judge(workspace, skip_log.path(), &mut tally)?;
         scripts::run(workspace, skip_log.path(), &mut tally)?;
-    } else {
-        let (output, child) = cargo.test(&options.cargo)?;
-        finish(output, child, &mut tally)?;
     }
     let log = std::fs::read_to_string(skip_log.path()).context("reading the skip log")?;
     tally.subtract_skips(&skips::parse(&log));
@@ -65,56 +58,38 @@ pub fn run(workspace: &Path, options: &Options) -> Result<bool> {
     Ok(tally.failed() == 0)
 }
 
-fn run_all(cargo: &Cargo, tally: &mut Tally) -> Result<()> {
-    let (output, child) = cargo.test(&["--workspace", "--no-run"])?;
-    finish(output, child, tally)?;
-    if tally.failed() > 0 {
-        return Ok(());
-    }
-    thread::scope(|scope| {
-        let beside = scope.spawn(|| QUIET.map(|arguments| cargo.collect(arguments)));
-        let (output, child) = cargo.test(LOUD)?;
-        finish(output, child, tally)?;
-        for collected in beside.join().expect("it does not panic") {
-            let (output, status) = collected?;
-            relay(&*output, tally)?;
-            tally.finish(status.success());
-        }
-        Ok(())
-    })
-}
-
-/// `cargo test`, as all of them run.
-struct Cargo<'a> {
-    workspace: &'a Path,
-    skip_log: &'a Path,
-}
-
-impl Cargo<'_> {
-    /// Starts it; answers with what it prints.
-    fn test(&self, arguments: &[impl AsRef<OsStr>]) -> Result<(PipeReader, Child)> {
-        let (reader, writer) = io::pipe()?;
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.current_dir(self.workspace).args(["test", "--no-fail-fast"]);
-        command.args(arguments).env("HEADPOND_SKIP_LOG", self.skip_log);
-        command.stdout(writer.try_clone()?).stderr(writer);
-        // The command holds the pipe's writing end, and would keep the reader waiting.
-        Ok((reader, command.spawn().context("starting cargo")?))
-    }
-
-    fn collect(&self, arguments: &[&str]) -> Result<(Vec<u8>, ExitStatus)> {
-        let (mut reader, mut child) = self.test(arguments)?;
-        let mut output = Vec::new();
-        reader.read_to_end(&mut output)?;
-        Ok((output, child.wait()?))
-    }
-}
-
-/// Passes on what is printed until the end.
-fn finish(output: PipeReader, mut child: Child, tally: &mut Tally) -> Result<()> {
-    relay(output, tally)?;
-    tally.finish(child.wait()?.success());
+/// The mistakes on purpose are compiled into these binaries alone.
+fn judge_the_judge(workspace: &Path, skip_log: &Path, tally: &mut Tally) -> Result<()> {
+    const DEFECTS: [&str; 6] =
+        ["--package", "headpond-swarm", "--features", "defects", "--test", "defects"];
+    let options = Options { cargo: DEFECTS.map(String::from).into() };
+    let status = run_cargo(workspace, &options, skip_log, tally)?;
+    tally.finish(status.success());
     Ok(())
+}
+
+fn run_cargo(
+    workspace: &Path,
+    options: &Options,
+    skip_log: &Path,
+    tally: &mut Tally,
+) -> Result<ExitStatus> {
+    let (reader, writer) = io::pipe()?;
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace).args(["test", "--no-fail-fast"]);
+    if options.cargo.is_empty() {
+        command.arg("--workspace");
+    }
+    command.args(&options.cargo).env("HEADPOND_SKIP_LOG", skip_log);
+    if std::env::var_os(THREADS).is_none() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(THREADS, (THREADS_PER_PROCESSOR * processors).to_string());
+    }
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().context("starting cargo")?;
+    drop(command); // it holds the pipe's writing end, which would keep the reader waiting
+    relay(reader, tally)?;
+    Ok(child.wait()?)
 }
 
 /// Passes every line on and shows it to the tally.

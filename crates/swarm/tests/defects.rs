@@ -4,8 +4,6 @@
 //! down, and tried first: a change of the engines moves some of them, and then all are hunted
 //! through.
 
-#![cfg(feature = "defects")]
-
 use headpond_block::defect::Defect;
 use headpond_swarm::{Failure, Hunt, hunt};
 

@@ -223,7 +223,7 @@ test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
         tally.finish(false);
         tally.line("error: target `defects` requires the features: `defects`");
         tally.finish(false);
-        assert_eq!(tally.closing_line(), "2 passed, 2 failed, 1 skipped");
+        assert_eq!(tally.closing_line(), "3 passed, 2 failed, 1 skipped");
     }
 
     #[test]
