@@ -10,13 +10,14 @@ use headpond_swarm::{Failure, Hunt, hunt};
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
-/// soon after it, or one right after a member or a cache was lost.
-const SELDOM: [Defect; 6] = [
+/// soon after it, one right after a member or a cache was lost, or a stop while parts of blocks wait.
+const SELDOM: [Defect; 7] = [
     Defect::GuardBeforeFlush,
     Defect::IgnorePromises,
     Defect::KeepFailedCache,
     Defect::TombstoneBeforeCoreFlush,
     Defect::PatchTornParity,
+    Defect::SavePartAsWhole,
     Defect::WriteThroughOverDirtyIsNotDirty,
 ];
 const CASES_MAX_SELDOM: u64 = 600;
@@ -26,9 +27,9 @@ const CASES_MAX_RAREST: u64 = 1500;
 
 /// The seeds that found them when all were last hunted through.
 const FOUND_BY: [(Defect, u64); 32] = [
-    (Defect::ReinsertDirtyAsRead, 39),
+    (Defect::ReinsertDirtyAsRead, 31),
     (Defect::CleanBeforeCoreFlush, 15),
-    (Defect::ReuseBeforeCopiesAreStable, 205),
+    (Defect::ReuseBeforeCopiesAreStable, 233),
     (Defect::ReuseBeforeTailMoves, 5),
     (Defect::ForgetTombstone, 2),
     (Defect::TombstoneBeforeCoreFlush, 3),
@@ -37,18 +38,18 @@ const FOUND_BY: [(Defect, u64); 32] = [
     (Defect::WriteThroughOverDirtyIsNotDirty, 152),
     (Defect::KeepFailedCache, 180),
     (Defect::FlushIntoMemory, 9),
-    (Defect::MergeWithOldBlock, 8),
-    (Defect::CompleteWithZeros, 31),
-    (Defect::SavePartAsWhole, 51),
+    (Defect::MergeWithOldBlock, 31),
+    (Defect::CompleteWithZeros, 33),
+    (Defect::SavePartAsWhole, 257),
     (Defect::SkipLogFlush, 2),
-    (Defect::SkipCoreFlush, 2),
-    (Defect::SkipChecksum, 3),
+    (Defect::SkipCoreFlush, 18),
+    (Defect::SkipChecksum, 20),
     (Defect::AcknowledgeEarly, 2),
     (Defect::InsertStaleRead, 16),
     (Defect::ForgetDirtyAtStop, 3),
-    (Defect::CheckpointBeforeItsBlocks, 17),
-    (Defect::ReplayAfterTheCut, 11),
-    (Defect::PatchTornParity, 210),
+    (Defect::CheckpointBeforeItsBlocks, 122),
+    (Defect::ReplayAfterTheCut, 15),
+    (Defect::PatchTornParity, 36),
     (Defect::SkipStripeLock, 1),
     (Defect::EvictSilently, 1),
     (Defect::SkipIntentMark, 1),
@@ -56,7 +57,7 @@ const FOUND_BY: [(Defect, u64); 32] = [
     (Defect::GuardBeforeFlush, 4),
     (Defect::FlushAllButOne, 2),
     (Defect::DropFua, 1),
-    (Defect::WrongCoefficient, 11),
+    (Defect::WrongCoefficient, 21),
     (Defect::SkipRepair, 1),
 ];
 
