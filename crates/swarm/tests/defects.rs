@@ -10,7 +10,8 @@ use headpond_swarm::{Failure, Hunt, hunt};
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
-/// soon after it, one right after a member or a cache was lost, or a stop while parts of blocks wait.
+/// soon after it, one right after a member or a cache was lost, or a stop while parts of blocks
+/// wait.
 const SELDOM: [Defect; 7] = [
     Defect::GuardBeforeFlush,
     Defect::IgnorePromises,
