@@ -27,10 +27,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Where the core holds something else than the cache knows of it, and there is dirty data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangedCore {
     /// The dirty data may be older than what is there now.
-    #[default]
     Refused,
     /// What was clean is left out; what is dirty stays so, and is served.
     Taken,
