@@ -18,7 +18,7 @@ use crate::label::CoreLabel;
 use crate::line_map::Version;
 use crate::log::{Log, Purpose, id_of};
 use crate::paths::Ahead;
-use crate::stats::{ErrorStats, Latencies, MemoryStats, Rate};
+use crate::stats::{CacheRead, ErrorStats, Latencies, MemoryStats, Rate, ScrubProgress};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     /// Reads that were not answered at once; a stop does not wait for them.
     pub reading: Busy,
     /// How far the scrub is that is under way.
-    pub scrubbing: Cell<Option<crate::scrub::ScrubProgress>>,
+    pub scrubbing: Cell<Option<ScrubProgress>>,
     /// Requests that arrived since the slice was opened.
     pub requests: Cell<u64>,
     /// How many of them had been answered when the counters were last reset.
@@ -248,6 +248,16 @@ impl Engine {
         let mut log = self.log.borrow_mut();
         log.spoil(run);
         log.overtake_kept(run);
+    }
+
+    /// Reads from the cache device; who finds out why that failed counts the error.
+    pub(crate) async fn read_cache(&self, purpose: CacheRead, request: Request) -> Outcome {
+        self.log.borrow_mut().counters.count_cache_read(purpose, request.range.len());
+        self.cache.submit(request).await
+    }
+
+    pub(crate) fn count_lent(&self, bytes: u64) {
+        self.log.borrow_mut().counters.traffic.cache.lent += bytes;
     }
 
     /// A write to the core that did not come from the log.

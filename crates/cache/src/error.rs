@@ -1,7 +1,7 @@
 //! Why a cache cannot be made, opened, changed or stopped.
 
 use crate::format::FormatError;
-use crate::recover::Sampled;
+use crate::stats::Sampled;
 use headpond_block::{DeviceError, DeviceName};
 use uuid::Uuid;
 
@@ -85,7 +85,13 @@ pub enum OpenError {
         sampled.differing.len(),
         sampled.differing.first().map_or(0, |block| block.range(1).start())
     )]
-    CoreChanged { device: DeviceName, sampled: Sampled, dirty_blocks: u64 },
+    CoreChanged {
+        device: DeviceName,
+        sampled: Sampled,
+        dirty_blocks: u64,
+        /// Every slice had been stopped in order, not only those that could be compared.
+        was_clean: bool,
+    },
     #[error(
         "{device}: no memory for what is kept of such a cache, {needed_bytes} bytes: use longer lines (`line`), \
          a smaller cache, or give this process more"

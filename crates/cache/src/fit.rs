@@ -6,8 +6,16 @@ use crate::error::OpenError;
 use crate::eviction::EvictionPolicy;
 use crate::format::superblock::Superblock;
 use crate::layout::SliceLayout;
-use crate::slice::Expected;
 use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceName, Stability, memory};
+use uuid::Uuid;
+
+/// What the cache must match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub volume: Uuid,
+    /// On the core's label.
+    pub generation: u64,
+}
 
 /// Bytes for each block of a cache: its map and its checksum, and for a moment who was resident and
 /// of which class. With long lines what scattered ones take is most of it.

@@ -65,20 +65,21 @@ pub use config::{Checksums, Mode, SliceConfig};
 pub use core_flushes::CoreFlushes;
 pub use create::{CreateOptions, bytes_min, consider, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
-pub use eviction::{ClassKey, EvictionPolicy, Heat, MINIATURE_BLOCKS, Miniature, ShadowStats};
+pub use eviction::{
+    ClassKey, EvictionPolicy, EvictionStats, Heat, MINIATURE_BLOCKS, Miniature, ShadowStats,
+};
 pub use fallback::FallbackConfig;
-pub use fit::{check_fit, check_memory};
+pub use fit::{Expected, check_fit, check_memory};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::{SliceLayout, is_line_size};
-pub use log::{CorePlace, EvictionStats, OrderStats};
 pub use paths::Coverage;
-pub use recover::{LoadProgress, Recovery, Sampled};
-pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
-pub use slice::{ChangedCore, Expected, Foundation, LoadedSlice, Slice, judge};
+pub use recover::{LoadProgress, Recovery};
+pub use scrub::{ScrubError, ScrubReport};
+pub use slice::{ChangedCore, Foundation, LoadedSlice, Slice, judge};
 pub use stats::{
     BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreStats, CoreTraffic,
-    Counters, ErrorStats, LatencyStats, MemoryStats, PartTraffic, RequestStats, SliceStats,
-    Traffic, Way, WayLatency,
+    Counters, ErrorStats, LatencyStats, MemoryStats, OrderStats, PartTraffic, RequestStats,
+    Sampled, ScrubProgress, SliceStats, Traffic, Way, WayLatency,
 };
-pub use types::{BlockRun, CoreBlock, Epoch, Position, Promise, SegmentIndex, Sequence};
+pub use types::{BlockRun, CoreBlock, CorePlace, Epoch, Position, Promise, SegmentIndex, Sequence};

@@ -31,10 +31,9 @@ mod thinning;
 mod unreadable;
 
 use checksummed::Checksummed;
-pub use cores::CorePlace;
-pub use eviction::{Eviction, EvictionStats};
+pub use eviction::Eviction;
 pub use fills::Fill;
-pub use flush_epochs::{FlushEpochs, OrderStats};
+pub use flush_epochs::FlushEpochs;
 use lasting_order::Noted;
 pub(crate) use lasting_order::{FoundOrder, Superseded};
 pub(crate) use parts::Part;

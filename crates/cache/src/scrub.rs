@@ -13,7 +13,7 @@ use crate::copies::{Copied, read_each};
 use crate::engine::{CacheError, Engine, Entombed};
 use crate::line_map::{State, Version};
 use crate::log::Log;
-use crate::stats::CacheRead;
+use crate::stats::{CacheRead, ScrubProgress};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request};
 use serde::Serialize;
@@ -36,13 +36,6 @@ pub struct ScrubReport {
     pub lost: Vec<BlockRun>,
     /// The slice was closed before everything was read.
     pub is_partial: bool,
-}
-
-/// How far a scrub is, in segments of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
-pub struct ScrubProgress {
-    pub done: u32,
-    pub total: u32,
 }
 
 /// Why a scrub ended early.

@@ -18,11 +18,11 @@ use crate::engine::Engine;
 use crate::error::{CleanError, ModeError, StopError};
 use crate::fit::policy_bytes;
 use crate::label::CoreLabel;
-use crate::log::{Content, CorePlace};
+use crate::log::Content;
 use crate::paths::Coverage;
 use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::{ClassStats, CoreStats, ErrorStats, LatencyStats, PartTraffic, SliceStats};
-use crate::types::{BlockRun, Promise};
+use crate::types::{BlockRun, CorePlace, Promise};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, JoinHandle,
@@ -30,7 +30,6 @@ use headpond_block::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use uuid::Uuid;
 
 /// What a slice stands on.
 #[derive(Clone)]
@@ -52,14 +51,6 @@ impl Foundation {
     pub fn new(runtime: Runtime, cache: Rc<dyn BlockDevice>, core: Rc<dyn BlockDevice>) -> Self {
         Self { runtime, cache, core, label: None, core_flushes: Rc::default() }
     }
-}
-
-/// What the cache must match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    pub volume: Uuid,
-    /// On the core's label.
-    pub generation: u64,
 }
 
 /// One slice of a cache, serving. Cloning shares it.
@@ -268,7 +259,6 @@ impl Slice {
         let memory = engine.memory();
         let counters = log.totals();
         let (now, since) = (engine.runtime.now(), engine.counted_since.get());
-        let written = counters.traffic.cache;
         SliceStats {
             counters,
             counted_ms: now.since(since).as_millis() as u64,
@@ -283,7 +273,7 @@ impl Slice {
             clean_bytes: counts.clean * BLOCK_BYTES,
             dirty_ratio: ratio(log.dirty_now(), log.dirty_max()),
             occupancy_ratio: ratio(counts.mapped() * BLOCK_BYTES, capacity_bytes),
-            write_amplification: ratio(written.written(), written.written_data),
+            write_amplification: counters.traffic.cache.amplification(),
             segments: layout.segments(),
             segments_free: log.ring.free(),
             records_in_flight: log.in_flight(),

@@ -12,10 +12,13 @@ pub use traffic::{CacheTraffic, CoreTraffic, PartTraffic, Traffic};
 
 use crate::bypass::BypassReport;
 use crate::classes::ClassId;
-use crate::log::{EvictionStats, OrderStats};
-use crate::scrub::ScrubProgress;
+use crate::eviction::EvictionStats;
+use crate::types::CoreBlock;
 use serde::Serialize;
 use std::ops::AddAssign;
+
+/// So many blocks that differ are no rot.
+const CHANGED_MIN: usize = 2;
 
 /// Requests of one direction, each counted once; blocks are 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
@@ -379,6 +382,47 @@ impl MemoryStats {
     }
 }
 
+/// How far the core is behind, in flush epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OrderStats {
+    /// What the core holds is what it would hold after a power cut at some time past. Not so while
+    /// it gets what was dirty when the order began: at a start, or with the policy.
+    pub is_consistent: bool,
+    /// That have ended and are not at the core.
+    pub epochs_waiting: u64,
+    /// Superseded versions that the core gets all the same.
+    pub kept_blocks: u64,
+}
+
+/// How far a scrub is, in segments of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct ScrubProgress {
+    pub done: u32,
+    pub total: u32,
+}
+
+/// What the comparison of some clean blocks with the core showed, at a start.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Sampled {
+    pub compared: u32,
+    /// Of them, those of which the core holds something else, in order.
+    pub differing: Vec<CoreBlock>,
+}
+
+impl Sampled {
+    /// Adds what another slice showed.
+    pub fn add(&mut self, other: &Self) {
+        self.compared += other.compared;
+        self.differing.extend(&other.differing);
+        self.differing.sort_unstable();
+    }
+
+    /// Whether something else wrote to the core, or it lost what it was given.
+    pub fn is_changed(&self) -> bool {
+        self.differing.len() >= CHANGED_MIN
+    }
+}
+
 /// A snapshot of one slice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceStats {
@@ -403,7 +447,7 @@ pub struct SliceStats {
     pub dirty_ratio: f64,
     pub occupancy_ratio: f64,
     /// Bytes written to the cache device by byte that entered the log, written or read.
-    pub write_amplification: f64,
+    pub write_amplification: Option<f64>,
     pub segments: u32,
     pub segments_free: u32,
     pub records_in_flight: u32,

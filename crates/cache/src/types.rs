@@ -145,3 +145,11 @@ impl BlockRun {
         self.first < other.end() && other.first < self.end()
     }
 }
+
+/// Where one of several cores begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CorePlace {
+    /// What its statistics are to be called.
+    pub core: u16,
+    pub first: CoreBlock,
+}

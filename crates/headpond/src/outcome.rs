@@ -36,6 +36,17 @@ impl Failure {
         Self { exit: Exit::Refused, message: message.into() }.into()
     }
 
+    /// What a command of the volume ended with, which is a refusal or not.
+    pub fn of<E>(error: E, is_refusal: impl Fn(&E) -> bool) -> anyhow::Error
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        match is_refusal(&error) {
+            true => Self::refused(error.to_string()),
+            false => error.into(),
+        }
+    }
+
     pub fn usage(message: impl Into<String>) -> anyhow::Error {
         Self { exit: Exit::Usage, message: message.into() }.into()
     }

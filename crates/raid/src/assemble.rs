@@ -106,6 +106,11 @@ struct Beginning {
 }
 
 impl Prepared {
+    /// Whether it was stopped in order.
+    pub fn was_clean(&self) -> bool {
+        !self.assembled.warnings.contains(&Warning::Unclean)
+    }
+
     /// What the array will be to those above.
     pub fn geometry(&self) -> &Geometry {
         self.assembled.array.geometry()

@@ -10,7 +10,8 @@ use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayStatus, MemberError, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
-    AttachError, CACHE_COPIES, ChangeMembersError, Dirty, NewMember, ReturningMember, VolumeStatus,
+    AttachError, CACHE_COPIES, ChangeMembersError, Description, Dirty, NewMember, ReturningMember,
+    VolumeStatus,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -112,9 +113,12 @@ impl Stage<'_> {
         let (pool, occupied) = (BufferPool::new(&PoolConfig::small()), Occupied::Overwrite);
         let made = self.volume.make_copies(devices, &described, occupied, pool).await?;
         let new = self.volume.make_cache(made, described, cache, occupied).await?;
-        self.machine.keep_copies(mirror);
-        self.excuses.borrow_mut().copies.made_on(disks);
-        self.volume.attach(new).await
+        let keep = |_: &Description| {
+            self.machine.keep_copies(mirror);
+            self.excuses.borrow_mut().copies.made_on(disks.clone());
+            Ok(())
+        };
+        self.volume.attach(new, &keep).await
     }
 
     async fn re_add_copies(&self) -> Result<(), Offence> {

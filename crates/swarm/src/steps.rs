@@ -16,7 +16,7 @@ use crate::topology::{
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, JournalWhen, Occupied};
 use headpond_sim::{Picture, Random, Sim};
-use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
+use headpond_volume::{CacheSettings, Description, Dirty, SettingChange, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -560,8 +560,11 @@ pub(crate) async fn switch_cache(
         let attach = async {
             let occupied = Occupied::Overwrite;
             let new = volume.make_cache(Rc::clone(device), described, identity, occupied).await?;
-            machine.names_cache.set(true);
-            volume.attach(new).await
+            let keep = |_: &Description| {
+                machine.names_cache.set(true);
+                Ok(())
+            };
+            volume.attach(new, &keep).await
         };
         attach.await.map_err(|error| format!("attach: {error}"))
     };

@@ -160,12 +160,11 @@ impl Volume {
         if self.cached().is_some() {
             return Err(AddCoreError::HasCache { volume: self.description().name });
         }
-        let description = self.description_with_core(&new.described);
-        description.check()?;
+        self.description_with_core(&new.described).check()?;
         let cores = self.cores().with(Rc::clone(&new.core))?;
         let held = self.front.hold().await;
         self.replace_cores(cores, &held);
-        self.description.replace(description);
+        self.description.borrow_mut().further_cores.push(new.described);
         self.begin_upkeep();
         Ok(())
     }

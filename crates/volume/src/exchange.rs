@@ -14,15 +14,17 @@ use crate::Size;
 use crate::create::{CoreFacts, CreateError, cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, TierDescription};
 use crate::lifecycle::{AttachError, DetachError, Dirty};
-use crate::mirror::CacheDevice;
+use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{OpenError, is_memory};
 use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use headpond_block::{BlockDevice, DeviceName};
-use headpond_raid::Occupied;
+use headpond_raid::{ArrayState, Occupied};
 use std::pin::Pin;
 use std::rc::Rc;
 use uuid::Uuid;
+
+const ATTACHED: &str = "what is only named was refused";
 
 /// What whoever calls says of its own failures.
 pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
@@ -205,7 +207,7 @@ impl Volume {
         self.cached().is_some_and(|cached| Rc::ptr_eq(&cached.device, &device.device))
     }
 
-    fn described_cache(&self) -> Result<CacheDescription, DetachError> {
+    pub(crate) fn described_cache(&self) -> Result<CacheDescription, DetachError> {
         let description = self.description();
         let volume = description.name;
         description.cache.ok_or(DetachError::NoCache { volume })
@@ -218,6 +220,10 @@ impl Volume {
         keep: Keep<'_>,
     ) -> Result<(), ExchangeError> {
         self.described_cache()?;
+        if self.cached().is_none() && !matches!(new.device, NewDevice::Other(_)) {
+            // What is only named may be another's by now.
+            return Err(DetachError::NoCache { volume: self.description().name }.into());
+        }
         self.consider(&new).await?;
         self.below_tier(dirty, self.change_places(new, dirty, keep)).await
     }
@@ -226,11 +232,9 @@ impl Volume {
     async fn consider(&self, new: &Replacement<'_>) -> Result<(), AttachError> {
         let description = self.description_with(&new.described);
         description.check_new()?;
-        let old = self.cached().map(|cached| Rc::clone(&cached.device));
-        let device = match (&new.device, old) {
-            (NewDevice::Other(device), _) => Rc::clone(&device.device),
-            (_, Some(old)) => old,
-            (_, None) => return Ok(()),
+        let device = match &new.device {
+            NewDevice::Other(device) => Rc::clone(&device.device),
+            _ => Rc::clone(&self.cached().expect(ATTACHED).device),
         };
         let mut options =
             cache_options(&description, new.identities[0], &CoreFacts::of(&self.cores()));
@@ -242,6 +246,7 @@ impl Volume {
                 refuse_occupied(&*device, description.uuid).await?;
             }
             NewDevice::Reopened { bytes, .. } => {
+                self.check_copies(self.cached().and_then(|it| it.mirror.clone()).as_deref())?;
                 let asked_bytes = options.device_bytes.unwrap_or(*bytes);
                 if asked_bytes > *bytes {
                     let (device, found_bytes) = (device.name().clone(), *bytes);
@@ -280,28 +285,21 @@ impl Volume {
         dirty: Dirty,
         keep: Keep<'_>,
     ) -> Result<(), ExchangeError> {
-        let mut before = self.described_cache()?;
         let mut old = self.take_cache(dirty).await?;
-        let Replacement { device, described, identities: [first, second], occupied } = new;
+        // A spare may have taken a copy's place meanwhile.
+        let mut before = self.described_cache()?;
+        let Replacement { device, mut described, identities: [first, second], occupied } = new;
         let is_other = matches!(device, NewDevice::Other(_));
         let (device, occupied) = match (device, &mut old) {
             (NewDevice::Other(device), _) => (Ok(device), occupied),
             (NewDevice::Reopened { open, .. }, old) => {
-                if let Some(old) = old.take() {
-                    // What it says of copies is written over where that does not succeed.
-                    let _ = old.dissolve().await;
-                }
-                let opened = open(described.clone()).await;
-                *old = opened.as_ref().ok().cloned();
-                // Copies that were made anew have another identity, and perhaps another order.
-                (before.device, before.mirror) =
-                    (described.device.clone(), described.mirror.clone());
+                let opened = self.reopen(old, &mut before, &described, open).await;
                 (opened, Occupied::Overwrite)
             }
-            (NewDevice::Same, Some(old)) => (Ok(old.clone()), Occupied::Overwrite),
-            (NewDevice::Same, None) => {
-                let volume = self.description().name;
-                return Err(DetachError::NoCache { volume }.into());
+            (NewDevice::Same, old) => {
+                (described.device, described.mirror) =
+                    (before.device.clone(), before.mirror.clone());
+                (Ok(old.clone().expect(ATTACHED)), Occupied::Overwrite)
             }
         };
         let put = match device {
@@ -317,6 +315,7 @@ impl Volume {
         };
         let (what, reason) = ("cache", Box::new(reason));
         let Some(old) = old else {
+            self.name_cache(None);
             let _ = keep(&self.description());
             return Err(ExchangeError::NotReopened { reason });
         };
@@ -324,9 +323,31 @@ impl Volume {
         let Err(back) = back else { return Err(ExchangeError::Back { what, reason }) };
         // Copies without a cache would be refused as somebody's.
         let _ = old.dissolve().await;
+        self.name_cache(None);
         // Where it cannot be kept, the next start says that what it names is not attached.
         let _ = keep(&self.description());
         Err(ExchangeError::Gone { what, reason, back: Box::new(back) })
+    }
+
+    /// The devices of the old cache, opened again for another one; `before` says where the old one
+    /// could be put then. Where that is refused the old one's device is left.
+    async fn reopen<'a>(
+        &self,
+        old: &mut Option<CacheDevice>,
+        before: &mut CacheDescription,
+        described: &CacheDescription,
+        open: &'a dyn Fn(CacheDescription) -> Reopening<'a>,
+    ) -> Result<CacheDevice, AttachError> {
+        self.check_copies(old.as_ref().and_then(|old| old.mirror.as_deref()))?;
+        if let Some(old) = old.take() {
+            // What it says of copies is written over where that does not succeed.
+            let _ = old.dissolve().await;
+        }
+        let opened = open(described.clone()).await;
+        *old = opened.as_ref().ok().cloned();
+        // Copies that were made anew have another identity, and perhaps another order.
+        (before.device, before.mirror) = (described.device.clone(), described.mirror.clone());
+        opened
     }
 
     async fn put_new(
@@ -337,9 +358,18 @@ impl Volume {
         occupied: Occupied,
         keep: Keep<'_>,
     ) -> Result<(), AttachError> {
-        let new = self.make_cache(device, described.clone(), identity, occupied).await?;
-        keep(&self.description_with(&described)).map_err(AttachError::Keep)?;
-        self.put_cache(new).await
+        let new = self.make_cache(device, described, identity, occupied).await?;
+        self.put_cache(new, keep).await
+    }
+
+    /// Copies are made anew where all of them are there, and no spare is beside them.
+    fn check_copies(&self, mirror: Option<&Mirror>) -> Result<(), AttachError> {
+        let described = self.described_cache()?;
+        let is_whole = mirror.is_none_or(|it| it.core.array.state() == ArrayState::Healthy);
+        match is_whole && described.copies().count() == described.devices().count() {
+            true => Ok(()),
+            false => Err(AttachError::CopiesNotWhole { volume: self.description().name }),
+        }
     }
 }
 

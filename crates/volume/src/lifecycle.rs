@@ -12,11 +12,9 @@
 //! - While requests change from one way to the other none is on either.
 
 use crate::cached::Cached;
-use crate::create::{
-    CoreFacts, cache_options, consider_copies, refuse_cache, refuse_memory, refuse_occupied,
-};
+use crate::create::{CoreFacts, cache_options, consider_copies, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
-use crate::exchange::CallerError;
+use crate::exchange::{CallerError, Keep};
 use crate::front::Held;
 use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{Found, OpenError, Tolerance};
@@ -80,6 +78,11 @@ pub enum AttachError {
     Keep(CallerError),
     #[error("the device could not be opened again: {0}")]
     Reopen(CallerError),
+    #[error(
+        "copies are made anew to grow: that takes all of them, healthy, and no spare beside them \
+         (`headpond array remove {volume} DEVICE --cache` takes one away)"
+    )]
+    CopiesNotWhole { volume: String },
     #[error(transparent)]
     Busy(#[from] SetError),
 }
@@ -133,6 +136,7 @@ impl AttachError {
             Self::HasCache { .. }
             | Self::HasTier { .. }
             | Self::Growing { .. }
+            | Self::CopiesNotWhole { .. }
             | Self::Description(_)
             | Self::Busy(_) => true,
         }
@@ -202,10 +206,6 @@ impl Volume {
     ) -> Result<CacheDevice, AttachError> {
         let description = self.description_with(described);
         description.check_new()?;
-        for device in &devices {
-            refuse_memory(&**device)?;
-            refuse_cache(&**device, occupied, description.uuid).await?;
-        }
         // Everything that can be said against the cache on them, while they are as they were.
         let cache = cache_options(&description, Uuid::nil(), &CoreFacts::of(&self.cores()));
         let made = consider_copies(&description, &devices, &cache, occupied).await?;
@@ -216,27 +216,46 @@ impl Volume {
         Ok(made.map_err(CreateError::from)?.into())
     }
 
-    /// The description of this volume with a cache, for whoever keeps it: before the cache is
-    /// attached.
-    pub fn description_with(&self, cache: &CacheDescription) -> Description {
+    /// The description of this volume with a cache.
+    pub(crate) fn description_with(&self, cache: &CacheDescription) -> Description {
         Description { cache: Some(cache.clone()), ..self.description() }
     }
 
-    /// Puts a cache in front of the array, under load.
+    /// Puts a cache in front of the array, under load; `keep` is given the description that names
+    /// it, before anything records that it is there.
     ///
     /// # Errors
-    /// Why not; the volume goes on without one.
-    pub async fn attach(&self, new: NewCache) -> Result<(), AttachError> {
+    /// Why not; the volume goes on without one, and what is kept is to be kept anew.
+    pub async fn attach(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         let _change = self.begin_change()?;
-        self.below_tier(Dirty::Clean, self.put_cache(new)).await
+        self.below_tier(Dirty::Clean, self.put_cache(new, keep)).await
     }
 
-    pub(crate) async fn put_cache(&self, new: NewCache) -> Result<(), AttachError> {
+    /// Whoever keeps the description meanwhile, for another reason, keeps that it names the cache:
+    /// without it a start would refuse what the arrays have recorded.
+    pub(crate) async fn put_cache(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         if self.cached().is_some() {
             return Err(AttachError::HasCache { volume: self.description().name });
         }
+        let before = self.name_cache(Some(new.described.clone()));
+        let put = match keep(&self.description()) {
+            Ok(()) => self.lead_through(new).await,
+            Err(error) => Err(AttachError::Keep(error)),
+        };
+        if put.is_err() {
+            self.name_cache(before);
+        }
+        put
+    }
+
+    /// Has the description name that cache, or none; answers with what it named before.
+    pub(crate) fn name_cache(&self, cache: Option<CacheDescription>) -> Option<CacheDescription> {
+        std::mem::replace(&mut self.description.borrow_mut().cache, cache)
+    }
+
+    async fn lead_through(&self, new: NewCache) -> Result<(), AttachError> {
         let NewCache { described, device, superblock } = new;
-        let description = self.description_with(&described);
+        let description = self.description();
         let held = self.front.hold().await;
         // The cache flushes the array for what it knows of; it cannot know what came before it.
         let cores = self.cores();
@@ -244,19 +263,21 @@ impl Volume {
             return Err(AttachError::Growing { volume: description.name });
         }
         cores.device.flush().await.map_err(CreateError::from)?;
+        let mirror = device.mirror.clone();
         let found = Found { described: &described, device, superblock };
         let opened = Cached::open(&cores, &description, found, (Tolerance::Careful, None)).await;
         let cached = match opened {
             Ok((cached, _)) => cached,
             Err(error) => {
-                cores.disown().await.map_err(CreateError::from)?;
+                let disowned = cores.disown().await;
+                mirror.iter().for_each(|mirror| mirror.detach());
+                disowned.map_err(CreateError::from)?;
                 return Err(error.into());
             }
         };
         self.cached.replace(Some(Rc::new(cached)));
         self.follow_copies();
         self.vouch();
-        self.description.replace(description);
         self.lead(&held);
         Ok(())
     }
@@ -269,7 +290,9 @@ impl Volume {
     pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
         let _change = self.begin_change()?;
         self.below_tier(dirty, async {
-            if let Some(device) = self.take_cache(dirty).await? {
+            let device = self.take_cache(dirty).await?;
+            self.name_cache(None);
+            if let Some(device) = device {
                 // Nobody takes them for the volume's any more, as above.
                 let _ = device.dissolve().await;
             }
@@ -278,28 +301,27 @@ impl Volume {
         .await
     }
 
-    /// Answers with its device, unless only the description named one.
+    /// Answers with its device, unless only the description names one; the description still does.
     pub(crate) async fn take_cache(
         &self,
         dirty: Dirty,
     ) -> Result<Option<CacheDevice>, DetachError> {
         let Some(cached) = self.cached() else {
-            let mut description = self.description.borrow_mut();
-            let named = description.cache.take();
-            let volume = description.name.clone();
-            return named.map(|_| None).ok_or(DetachError::NoCache { volume });
+            self.described_cache()?;
+            return Ok(None);
         };
-        let leave = async || {
+        let mirror = cached.mirror.clone();
+        let leave = async move || {
             self.cores().disown().await?;
+            // From here on no copy that leaves has the others made to fit again.
+            mirror.iter().for_each(|mirror| mirror.detach());
             self.cached.take();
             self.vouch();
-            self.description.borrow_mut().cache = None;
             Ok(())
         };
         let device = self.take_out(cached, dirty, leave).await?;
         // It is no cache of this volume any more, whatever becomes of this.
         let _ = wipe(&*device.device).await;
-        device.mirror.iter().for_each(|mirror| mirror.detach());
         Ok(Some(device))
     }
 

@@ -9,6 +9,7 @@ use crate::notes::{Note, joined};
 use crate::ownership::{ClaimError, Claimant, Ownership};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
+use headpond_cache::OpenError::CoreChanged;
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
@@ -202,6 +203,7 @@ impl Volume {
         notes.extend(told_of_copies.into_iter().chain(told_of_cache).map(Note::from));
         let (found, told) = cache.begin(found, runtime, &description.name).await?;
         notes.extend(told.into_iter().map(Note::from));
+        let were_clean = prepared.iter().all(Prepared::was_clean);
         let mut list = Vec::new();
         for ((id, name), prepared) in names(description).zip(prepared) {
             let (array, told) = begin(prepared).await?;
@@ -214,7 +216,8 @@ impl Volume {
         let cached = match found {
             Some(found) => {
                 let how = (options.tolerance, watch);
-                let (cached, told) = Cached::open(&cores, description, found, how).await?;
+                let opened = open_cached(&cores, description, found, how, were_clean).await;
+                let (cached, told) = opened?;
                 notes.extend(told.into_iter().map(Note::from));
                 Some(cached)
             }
@@ -237,6 +240,29 @@ impl Volume {
         volume.recognise().await;
         Ok(volume)
     }
+}
+
+/// Opens the cache that was found. One that is refused because the core was changed leaves array and
+/// copies as stopped in order, where all of them were.
+async fn open_cached(
+    cores: &Cores,
+    description: &Description,
+    found: Found<'_>,
+    how: (Tolerance, Option<&LoadWatch>),
+    were_clean: bool,
+) -> Result<(Cached, Vec<String>), OpenError> {
+    let mirror = found.device.mirror.clone();
+    let opened = Cached::open(cores, description, found, how).await;
+    if let Err(OpenError::Cache(CoreChanged { was_clean: true, .. })) = opened
+        && were_clean
+    {
+        // Nothing was written, and no parity is in doubt: the next start may know.
+        let _ = cores.stop().await;
+        if let Some(mirror) = mirror {
+            let _ = mirror.stop().await;
+        }
+    }
+    opened
 }
 
 /// Numbers and names of the cores, in order of address.

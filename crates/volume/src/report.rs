@@ -69,7 +69,7 @@ pub struct CacheReport {
     pub latency: Vec<WayLatency>,
     pub cleaning: CleaningReport,
     /// Bytes written to the cache device by byte that entered the log, written or read.
-    pub write_amplification: f64,
+    pub write_amplification: Option<f64>,
     /// Bytes to and from each device, by what for.
     pub traffic: Traffic,
 }
@@ -161,7 +161,6 @@ impl Volume {
         let sums = Sums::of(&slices);
         let mut latency = LatencyStats::default();
         cached.slices.iter().for_each(|slice| latency += &slice.latencies());
-        let written = sums.traffic.cache;
         CacheReport {
             counted_s: counted_s(&slices),
             groups: Groups::of(&sums),
@@ -169,7 +168,7 @@ impl Volume {
             bypasses: bypasses(|reason| sums.bypass.of(reason)),
             latency: latency.ways(),
             cleaning: cleaning(&slices),
-            write_amplification: ratio(written.written(), written.written_data),
+            write_amplification: sums.traffic.cache.amplification(),
             traffic: sums.traffic,
         }
     }

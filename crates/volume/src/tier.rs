@@ -49,13 +49,12 @@ impl Volume {
         if self.tier().is_some() {
             return Err(AttachError::HasTier { volume: self.description().name });
         }
-        let before = self.description();
-        let description = Description { tier: Some(described), ..before.clone() };
+        let description = Description { tier: Some(described), ..self.description() };
         description.check()?;
-        self.description.replace(description);
+        let before = self.description.replace(description).tier;
         let put = self.put_tier(device).await;
         if put.is_err() {
-            self.description.replace(before);
+            self.description.borrow_mut().tier = before;
         }
         Ok(put?)
     }
@@ -83,10 +82,11 @@ impl Volume {
     ) -> Result<(), E> {
         let device = self.take_tier(dirty).await?;
         let changed = change.await;
-        if let Some(device) = device {
-            self.put_tier(device).await?;
-        }
-        changed
+        let put = match device {
+            Some(device) => self.put_tier(device).await,
+            None => Ok(()),
+        };
+        changed.and(put.map_err(E::from))
     }
 
     /// Makes the device the tier that the description names.

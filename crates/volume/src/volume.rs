@@ -64,6 +64,13 @@ pub enum SetError {
     Clean(#[from] CleanAllError),
 }
 
+impl SetError {
+    /// Whether nothing was changed; where only the cleaning failed the settings may hold.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Clean(_))
+    }
+}
+
 /// Why a cache was not scrubbed to the end.
 #[derive(Debug, thiserror::Error)]
 pub enum ScrubCacheError {
@@ -76,6 +83,13 @@ pub enum ScrubCacheError {
     CatchingUp { volume: String },
     #[error(transparent)]
     Scrub(#[from] ScrubError),
+}
+
+impl ScrubCacheError {
+    /// Whether it did not begin.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Scrub(ScrubError::Device(_)))
+    }
 }
 
 /// Why not everything is at the core.

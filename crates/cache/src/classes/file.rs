@@ -155,7 +155,8 @@ impl Reader<'_> {
         if !(0.0..=1.0).contains(&value) {
             return Err(error());
         }
-        Occupancy::percent((value * 100.0).round() as u64).ok_or_else(error)
+        // What a decimal fraction lacks in binary is not to cost a hundredth.
+        Occupancy::percent((value * 100.0 + 1e-6).floor() as u64).ok_or_else(error)
     }
 
     fn priority(&self, value: Option<Spanned<toml::Value>>) -> Result<Priority, ClassError> {

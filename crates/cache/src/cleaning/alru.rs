@@ -153,3 +153,24 @@ impl Policy for Alru {
         self.walked = Age::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn above_the_dirty_ratio_it_cleans_until_the_inertia_below_it() {
+        let config = AlruConfig { dirty_ratio_threshold_percent: 90, ..AlruConfig::default() };
+        assert_eq!(config.dirty_ratio_inertia_mib, 128, "the field's default");
+        let mut alru = Alru::new(config);
+        let mut is_idle = |dirty| {
+            let load =
+                Load { is_busy: true, dirty, dirty_max: 100_000, ..Load::quiet(Instant::START) };
+            alru.look(&load);
+            !alru.is_active(&load)
+        };
+        let ends_at = 90_000 - 128 * BLOCKS_PER_MIB;
+        let asked = [89_999, 90_000, ends_at, ends_at - 1, 89_999, 90_000];
+        assert_eq!(asked.map(&mut is_idle), [false, true, true, false, false, true]);
+    }
+}

@@ -78,7 +78,7 @@ pub struct AlruConfig {
     pub wake_up_s: u32,
     /// How long ago data was last written when it may be cleaned.
     pub staleness_s: u32,
-    /// Most cache lines of one round.
+    /// Most blocks of one round, at every line size.
     pub flush_max_buffers: u32,
     /// How long no request came when cleaning may begin.
     pub activity_threshold_ms: u32,
@@ -94,7 +94,7 @@ pub struct AlruConfig {
 pub struct AcpConfig {
     /// Pause after a round.
     pub wake_up_ms: u32,
-    /// Most cache lines of one round.
+    /// Most blocks of one round, at every line size.
     pub flush_max_buffers: u32,
 }
 

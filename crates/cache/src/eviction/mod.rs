@@ -86,6 +86,21 @@ impl EvictionPolicy {
     }
 }
 
+/// Who stays in the cache, by which policy, and why that one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EvictionStats {
+    pub setting: EvictionPolicy,
+    /// In use.
+    pub policy: EvictionPolicy,
+    /// A line that is resident counts whole.
+    pub resident_bytes: u64,
+    pub resident_bytes_max: u64,
+    /// How often `adaptive` has chosen another one.
+    pub changes: u64,
+    /// How each would have done on a sample of the requests, where `adaptive` compares them.
+    pub sampled: Vec<ShadowStats>,
+}
+
 /// Lines among which a policy chooses whom to evict: those of classes that stand alike. Without
 /// classes there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

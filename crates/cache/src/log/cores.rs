@@ -7,17 +7,9 @@ use super::{Formed, Log};
 use crate::classes::ClassId;
 use crate::line_map::{Counts, State, Version};
 use crate::stats::{ClassUsage, CoreStats, ErrorStats, PartTraffic};
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, CorePlace, SlotIndex};
 use headpond_block::BLOCK_BYTES;
 use std::collections::BTreeSet;
-
-/// Where one of several cores begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CorePlace {
-    /// What its statistics are to be called.
-    pub core: u16,
-    pub first: CoreBlock,
-}
 
 impl Log {
     /// Counts by core from now on, in order of address; by none where there is one only.

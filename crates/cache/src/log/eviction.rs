@@ -2,11 +2,10 @@
 
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
-use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
+use crate::eviction::{EvictionPolicy, EvictionStats, Group, Heat, Hits, Policy, Shadows, Shares};
 use crate::fit::{can_have, policy_bytes};
 use crate::line_map::{Asked, Bearer, Found, Heats, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
-use serde::Serialize;
 use std::ops::Range;
 
 /// Share of the places that new data finds which is given to residents. Where all of them are
@@ -45,21 +44,6 @@ pub struct Eviction {
 enum Others {
     None,
     AllButOldest(u64),
-}
-
-/// Who stays in the cache, by which policy, and why that one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EvictionStats {
-    pub setting: EvictionPolicy,
-    /// In use.
-    pub policy: EvictionPolicy,
-    /// A line that is resident counts whole.
-    pub resident_bytes: u64,
-    pub resident_bytes_max: u64,
-    /// How often `adaptive` has chosen another one.
-    pub changes: u64,
-    /// How each would have done on a sample of the requests, where `adaptive` compares them.
-    pub sampled: Vec<ShadowStats>,
 }
 
 impl Eviction {

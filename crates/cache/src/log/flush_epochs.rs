@@ -18,8 +18,8 @@
 use super::Log;
 use crate::cleaning::{Age, Dirt, Walk};
 use crate::line_map::{Marks, State, Version};
+use crate::stats::OrderStats;
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Where the epochs of a log are.
@@ -62,18 +62,6 @@ enum Progress {
     Waiting,
     Chosen,
     Written,
-}
-
-/// How far the core is behind, in flush epochs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct OrderStats {
-    /// What the core holds is what it would hold after a power cut at some time past. Not so while
-    /// it gets what was dirty when the order began: at a start, or with the policy.
-    pub is_consistent: bool,
-    /// That have ended and are not at the core.
-    pub epochs_waiting: u64,
-    /// Superseded versions that the core gets all the same.
-    pub kept_blocks: u64,
 }
 
 impl Log {

@@ -127,7 +127,9 @@ impl Engine {
         let room = (!is_whole).then(|| Buffers::from(room_for(run, request)));
         let target = room.as_ref().unwrap_or(&request.buffers);
         self.ahead.until_arrived(run).await;
-        let refusal = self.refuses(request);
+        let is_too_large = self.mode().inserts_reads() && self.is_too_large(run);
+        let too_large = is_too_large.then_some(BypassReason::TooLarge);
+        let refusal = self.refuses(request).or(too_large);
         let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
         let (hits, missing) = match self.read_blocks(request, run, target).await {
             Ok(found) => found,
@@ -206,9 +208,12 @@ impl Engine {
     }
 
     pub(super) fn may_insert(&self, run: BlockRun) -> bool {
-        self.mode().inserts_reads()
-            && !self.core_writes.is_changing(run)
-            && run.count <= self.log.borrow().dirty_max() / 8
+        self.mode().inserts_reads() && !self.core_writes.is_changing(run) && !self.is_too_large(run)
+    }
+
+    /// Whether it would take the place of too much else.
+    fn is_too_large(&self, run: BlockRun) -> bool {
+        run.count > self.log.borrow().dirty_max() / 8
     }
 
     /// Reads whole blocks into `target` on behalf of a request; answers how many were hits, and

@@ -13,10 +13,11 @@ use super::Source;
 use crate::checksum::crc32c_of_block;
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
-use crate::types::{CoreBlock, SlotIndex};
+use crate::stats::Sampled;
+use crate::types::SlotIndex;
 use headpond_block::sync::join_all;
-use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, Buffers, Request, Stability};
-use serde::Serialize;
+use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, Buffers, LocalFuture, Request, Stability};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,30 +30,6 @@ const LOOKED_AT_MAX: u32 = 4096;
 const READS: usize = 16;
 /// A drive that hangs does not hold up the open for what would only be good to know.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So many blocks that differ are no rot.
-const CHANGED_MIN: usize = 2;
-
-/// What the comparison showed.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
-pub struct Sampled {
-    pub compared: u32,
-    /// Of them, those of which the core holds something else, in order.
-    pub differing: Vec<CoreBlock>,
-}
-
-impl Sampled {
-    /// Adds what another slice showed.
-    pub fn add(&mut self, other: &Self) {
-        self.compared += other.compared;
-        self.differing.extend(&other.differing);
-        self.differing.sort_unstable();
-    }
-
-    /// Whether something else wrote to the core, or it lost what it was given.
-    pub fn is_changed(&self) -> bool {
-        self.differing.len() >= CHANGED_MIN
-    }
-}
 
 /// How many blocks are compared of each slice.
 pub(crate) fn samples_of(slices: usize) -> u32 {
@@ -68,9 +45,12 @@ impl Source<'_> {
             return Sampled::default();
         }
         let drawn = self.draw(log);
-        let comparing = compare(Rc::clone(&self.core), drawn);
+        let sampled = Rc::new(RefCell::new(Sampled::default()));
+        let comparing = compare(Rc::clone(&self.core), drawn, Rc::clone(&sampled));
         let end = self.runtime.now() + PATIENCE;
-        self.runtime.deadline(end, comparing).await.unwrap_or_default()
+        // What was found by then counts.
+        let _ = self.runtime.deadline(end, comparing).await;
+        sampled.take()
     }
 
     /// Comparable blocks out of all parts of the log in turn, and others in each life; with the
@@ -105,25 +85,27 @@ fn is_comparable(log: &Log, slot: SlotIndex) -> bool {
     version.state == State::Clean && is_given
 }
 
-async fn compare(core: Rc<dyn BlockDevice>, drawn: Vec<(Version, u32)>) -> Sampled {
-    let mut sampled = Sampled::default();
+async fn compare(
+    core: Rc<dyn BlockDevice>,
+    drawn: Vec<(Version, u32)>,
+    sampled: Rc<RefCell<Sampled>>,
+) {
     for drawn in drawn.chunks(READS) {
-        let data: Vec<_> =
-            drawn.iter().map(|_| Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize))).collect();
-        let reads = drawn.iter().zip(&data).map(|((version, _), data)| {
-            core.submit(Request::read(version.block.range(1).start(), data.clone()))
+        let compared = drawn.iter().map(|(version, checksum)| -> LocalFuture<'_, ()> {
+            Box::pin(async {
+                let data = Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize));
+                let read = Request::read(version.block.range(1).start(), data.clone());
+                if core.submit(read).await.is_err() || data.is_payload_free() {
+                    return;
+                }
+                let mut sampled = sampled.borrow_mut();
+                sampled.compared += 1;
+                if crc32c_of_block(&data) != *checksum {
+                    sampled.differing.push(version.block);
+                    sampled.differing.sort_unstable();
+                }
+            })
         });
-        let outcomes = join_all(reads.collect()).await;
-        for (((version, checksum), data), outcome) in drawn.iter().zip(&data).zip(outcomes) {
-            if outcome.is_err() || data.is_payload_free() {
-                continue;
-            }
-            sampled.compared += 1;
-            if crc32c_of_block(data) != *checksum {
-                sampled.differing.push(version.block);
-            }
-        }
+        join_all(compared.collect()).await;
     }
-    sampled.differing.sort_unstable();
-    sampled
 }

@@ -5,7 +5,7 @@
 //! - No slice begins, and nothing is cleaned, before all of them have been judged. What is written
 //!   before, where copies differ, changes nothing that is read.
 
-use super::{Expected, Foundation, Slice};
+use super::{Foundation, Slice};
 use crate::admission::Admission;
 use crate::append::Queue;
 use crate::cleaner::{CoreChanges, Progress};
@@ -13,11 +13,11 @@ use crate::cleaning::CleaningPolicy;
 use crate::config::SliceConfig;
 use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::OpenError;
-use crate::fit::check_fit;
+use crate::fit::{Expected, check_fit};
 use crate::format::superblock::Superblock;
 use crate::paths::Ahead;
-use crate::recover::{LoadProgress, Loaded, Recovery, Sampled, Source, Watch, samples_of};
-use crate::stats::Latencies;
+use crate::recover::{LoadProgress, Loaded, Recovery, Source, Watch, samples_of};
+use crate::stats::{Latencies, Sampled};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Busy, Notify};
 use headpond_block::{
@@ -63,7 +63,8 @@ pub async fn judge(
         && changed_core == ChangedCore::Refused
     {
         let device = slice.foundation.cache.name().clone();
-        return Err(OpenError::CoreChanged { device, sampled, dirty_blocks });
+        let was_clean = slices.iter().all(|slice| slice.loaded.recovery.was_clean);
+        return Err(OpenError::CoreChanged { device, sampled, dirty_blocks, was_clean });
     }
     let mut without = Vec::new();
     for slice in slices {

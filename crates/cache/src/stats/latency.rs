@@ -6,8 +6,7 @@
 //! those that were not.
 
 use crate::bypass::Balance;
-use crate::log::CorePlace;
-use crate::types::CoreBlock;
+use crate::types::{CoreBlock, CorePlace};
 use hdrhistogram::Histogram;
 use headpond_block::{BLOCK_BYTES, ByteRange, Instant, Runtime};
 use serde::Serialize;

@@ -4,8 +4,7 @@
 //! What recovery reads and writes before a slice serves does not count.
 
 use super::Counters;
-use crate::engine::Engine;
-use headpond_block::{BLOCK_BYTES, Outcome, Request, RequestKind};
+use headpond_block::{BLOCK_BYTES, RequestKind};
 use serde::Serialize;
 use std::ops::AddAssign;
 
@@ -84,6 +83,11 @@ impl CacheTraffic {
     pub fn written(&self) -> u64 {
         let Self { written_data, written_copies, written_descriptors, .. } = self;
         written_data + written_copies + written_descriptors + self.written_checkpoints
+    }
+
+    /// Bytes written by byte that entered; none where nothing did.
+    pub fn amplification(&self) -> Option<f64> {
+        (self.written_data > 0).then(|| self.written() as f64 / self.written_data as f64)
     }
 }
 
@@ -177,17 +181,5 @@ impl Counters {
     /// What of the log is neither a copy nor the log's own.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.log_bytes - self.descriptor_bytes - self.reinserted_blocks * BLOCK_BYTES
-    }
-}
-
-impl Engine {
-    /// Reads from the cache device; who finds out why that failed counts the error.
-    pub(crate) async fn read_cache(&self, purpose: CacheRead, request: Request) -> Outcome {
-        self.log.borrow_mut().counters.count_cache_read(purpose, request.range.len());
-        self.cache.submit(request).await
-    }
-
-    pub(crate) fn count_lent(&self, bytes: u64) {
-        self.log.borrow_mut().counters.traffic.cache.lent += bytes;
     }
 }

@@ -467,6 +467,11 @@ fn request_larger_than_the_cache_goes_past_it() {
         device.write(0, large).await.unwrap();
         assert_eq!(slice.stats().counters.bypass.too_large, 1);
         assert_eq!(byte_at(device, 4096).await.unwrap(), 8);
+        let read = slice.stats().counters.read;
+        device.read(CACHE_BYTES, Buffer::zeroed(CACHE_BYTES as usize)).await.unwrap();
+        let (before, counters) = (read, slice.stats().counters);
+        assert_eq!(counters.bypass.too_large, 2, "nor does a read that is as large enter");
+        assert_eq!(counters.read.pass_through, before.pass_through + 1);
     });
 }
 

@@ -242,7 +242,7 @@ pub struct SetArgs {
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,
     /// what is dirty is served and cleaned in the background.
-    #[arg(long)]
+    #[arg(long, requires = "changes")]
     pub flush: bool,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -252,7 +252,7 @@ pub struct SetArgs {
 impl SetArgs {
     /// Whether it does nothing but print.
     pub fn is_printer(&self) -> bool {
-        self.changes.is_empty() && !self.flush
+        self.changes.is_empty()
     }
 }
 

@@ -4,14 +4,15 @@ use super::message::{AttachBody, DetachBody, PurgeBody};
 use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
 use crate::outcome::Failure;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use headpond_block::{BLOCK_BYTES, BlockDevice};
 use headpond_cache::{Mode, is_line_size};
-use headpond_raid::{ArrayState, Occupied};
+use headpond_raid::Occupied;
 use headpond_volume::{
     AttachError, CacheDescription, CacheDevice, CacheSettings, CallerError, Description,
     DescriptionError, DetachError, Dirty, ExchangeError, NewDevice, Reopening, Replacement,
-    SettingChange, SettingError, Size, TierDescription, TierSettings, bytes_on_copies,
+    ScrubCacheError, SettingChange, SettingError, Size, TierDescription, TierSettings,
+    bytes_on_copies,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use uuid::Uuid;
 impl Desk {
     pub async fn scrub_cache(&self) -> Result<Value> {
         let report = self.volume.scrub_cache().await;
-        let report = report.map_err(|error| Failure::refused(error.to_string()))?;
+        let report = report.map_err(|error| Failure::of(error, ScrubCacheError::is_refusal))?;
         Ok(serde_json::to_value(report)?)
     }
 
@@ -50,7 +51,7 @@ impl Desk {
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
         check_line(body)?;
         if body.tier {
-            let (described, device) = self.tier(body)?;
+            let (described, device) = self.tier(body, self.volume.description().tier)?;
             let replaced = self.volume.replace_tier(described, device, Dirty::Clean).await;
             self.places.save(&self.volume.description())?;
             replaced.map_err(not_exchanged)?;
@@ -61,7 +62,7 @@ impl Desk {
         let is_same = is_same(&before, &specs)?;
         let settings = self.consider(body, &before.settings, &specs, is_same)?;
         let mirror = mirror_of(&specs[1..]);
-        let mut described = CacheDescription {
+        let described = CacheDescription {
             device: specs[0].to_string(),
             line: body.line.unwrap_or(before.line),
             size: body.size,
@@ -77,11 +78,7 @@ impl Desk {
         };
         let made = match &device {
             NewDevice::Other(made) => Some(made.clone()),
-            NewDevice::Same => {
-                (described.device, described.mirror) = (before.device, before.mirror);
-                None
-            }
-            NewDevice::Reopened { .. } => None,
+            _ => None,
         };
         let new = Replacement { device, described, identities: identities(), occupied };
         let replaced = self.volume.replace_cache(new, Dirty::Clean, &|it| self.keep(it)).await;
@@ -113,17 +110,6 @@ impl Desk {
             (None, Some(size)) if spec == DeviceSpec::Ram(size) => false,
             (None, Some(size)) => self.resize_memory(size, cache).await?,
             (Some(_), size) => {
-                let seen = self.volume.cache_device_bytes().unwrap_or_default();
-                if let Some(size) = size.filter(|size| size.bytes() > seen)
-                    && let Some(most) = self.room()?.map(Size).filter(|most| size > *most)
-                {
-                    let what = match cache.mirror {
-                        Some(_) => "a cache on copies like these",
-                        None => &*cache.device,
-                    };
-                    let text = format!("{what} has {most}, and not the {size} that were asked for");
-                    return Err(Failure::refused(text));
-                }
                 let open = |described| self.reopen(described);
                 let device = self.same_device(size, &open)?;
                 let (identities, keep) = (identities(), |it: &Description| self.keep(it));
@@ -136,7 +122,8 @@ impl Desk {
         Ok(status)
     }
 
-    /// What the cache has where it lies: opened again where more of that is wanted than was seen.
+    /// What the cache has where it lies: opened again where more is wanted than was seen of it and
+    /// there is more. Whether that is enough, the volume tells.
     fn same_device<'a>(
         &self,
         size: Option<Size>,
@@ -149,15 +136,6 @@ impl Desk {
         let Some(bytes) = self.room()?.filter(|bytes| size.is_some() || *bytes > seen) else {
             return Ok(NewDevice::Same);
         };
-        let mirror = self.volume.status().cache.and_then(|cache| cache.mirror);
-        let is_whole = mirror.is_none_or(|it| it.array.state == ArrayState::Healthy);
-        let cache = self.described()?;
-        if !is_whole || cache.copies().count() < cache.devices().count() {
-            return Err(Failure::refused(
-                "copies are made anew to grow: that takes all of them, healthy, and no spare beside \
-                 them (`headpond array remove --cache` takes one away)",
-            ));
-        }
         Ok(NewDevice::Reopened { bytes, open })
     }
 
@@ -269,7 +247,7 @@ impl Desk {
         let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
         let device = self.make_device(&specs, &described, occupied).await?;
         let put = self.put_made(device.clone(), described, occupied).await;
-        if put.is_err() && volume.status().cache.is_none() {
+        if put.is_err() && !volume.lies_on(&device) {
             // Copies without a cache would be refused as somebody's.
             let _ = device.dissolve().await;
         }
@@ -283,39 +261,52 @@ impl Desk {
         occupied: Occupied,
     ) -> Result<()> {
         let volume = &self.volume;
-        let new = volume.make_cache(device, described.clone(), Uuid::new_v4(), occupied).await;
-        let new = new.map_err(refused)?;
-        self.places.save(&volume.description_with(&described))?;
-        let attached = volume.attach(new).await;
+        let new = volume.make_cache(device, described, Uuid::new_v4(), occupied).await;
+        let attached = volume.attach(new.map_err(refused)?, &|it| self.keep(it)).await;
         // What was kept before would be waited for by the next start.
         self.places.save(&volume.description())?;
         attached.map_err(refused)
     }
 
     pub async fn take_cache(&self, dirty: Dirty) -> Result<()> {
-        self.volume.detach(dirty).await.map_err(not_detached)?;
-        self.places.save(&self.volume.description())
+        let detached = self.volume.detach(dirty).await;
+        // Also where it is the tier that did not come back.
+        self.places.save(&self.volume.description())?;
+        detached.map_err(not_detached)
     }
 
     async fn put_tier(&self, body: &AttachBody) -> Result<()> {
-        let (described, device) = self.tier(body)?;
+        let (described, device) = self.tier(body, None)?;
         self.volume.attach_tier(described, device).await.map_err(refused)?;
         self.places.save(&self.volume.description())
     }
 
-    fn tier(&self, body: &AttachBody) -> Result<(TierDescription, Rc<dyn BlockDevice>)> {
+    /// A tier that is to be; what is not said of it is as in the one before.
+    fn tier(
+        &self,
+        body: &AttachBody,
+        before: Option<TierDescription>,
+    ) -> Result<(TierDescription, Rc<dyn BlockDevice>)> {
         let named = body.changes.iter().map(|text| text.strip_prefix("tier.").unwrap_or(text));
-        let settings = TierSettings::default().with_all(&parse(named)?);
+        let (line, settings) = match before {
+            Some(before) => (before.line, before.settings),
+            None => (Size(BLOCK_BYTES), TierSettings::default()),
+        };
+        let settings = settings.with_all(&parse(named)?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
         if !body.copies.is_empty() {
             return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
+        }
+        if body.size.is_some() {
+            let text = "a tier takes all of its memory: say how much there, as in `ram:1G`";
+            return Err(Failure::usage(text));
         }
         let mut specs = caches(body)?;
         self.vet_caches(&specs, body.force, settings.mode, false)?;
         let spec = specs.remove(0);
         let described = TierDescription {
             device: spec.to_string(),
-            line: body.line.unwrap_or(Size(BLOCK_BYTES)),
+            line: body.line.unwrap_or(line),
             settings,
             volatile_allowed: body.force,
         };
@@ -398,17 +389,11 @@ fn identities() -> [Uuid; 2] {
 }
 
 fn not_detached(error: DetachError) -> anyhow::Error {
-    match error.is_refusal() {
-        true => Failure::refused(error.to_string()),
-        false => anyhow!(error),
-    }
+    Failure::of(error, DetachError::is_refusal)
 }
 
 fn not_exchanged(error: ExchangeError) -> anyhow::Error {
-    match error.is_refusal() {
-        true => Failure::refused(error.to_string()),
-        false => anyhow!(error),
-    }
+    Failure::of(error, ExchangeError::is_refusal)
 }
 
 fn check_line(body: &AttachBody) -> Result<()> {
@@ -419,8 +404,5 @@ fn check_line(body: &AttachBody) -> Result<()> {
 }
 
 fn refused(error: AttachError) -> anyhow::Error {
-    match error.is_refusal() {
-        true => Failure::refused(error.to_string()),
-        false => anyhow!(error),
-    }
+    Failure::of(error, AttachError::is_refusal)
 }

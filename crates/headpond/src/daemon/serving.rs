@@ -20,7 +20,7 @@ use headpond_trace::CaptureDevice;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_volume::{
     Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, Note, OpenOptions,
-    SettingChange, Tolerance, Volume,
+    SetError, SettingChange, Tolerance, Volume,
 };
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -309,7 +309,7 @@ impl Desk {
         };
         // Where only the cleaning failed the settings hold.
         self.places.save(&self.volume.description())?;
-        outcome.map_err(|error| Failure::refused(error.to_string()))?;
+        outcome.map_err(|error| Failure::of(error, SetError::is_refusal))?;
         self.status()
     }
 

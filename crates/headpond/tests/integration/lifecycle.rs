@@ -107,6 +107,10 @@ fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
     let _daemon = user.serve("v");
     assert_eq!(status()["tier"]["mode"], "write-around", "it outlives the daemon");
     // The way out that the refusal of `set` names.
+    user.ok(&["cache", "replace", "v", "ram:20M", "--tier"]);
+    assert_eq!(status()["tier"]["mode"], "write-around", "the settings stay");
+    let sized = user.run(&["cache", "replace", "v", "ram:20M", "--tier", "--size", "16M"]);
+    assert!(sized.code == 2 && sized.err.contains("`ram:1G`"), "{}", sized.err);
     let allowed = ["--tier", "--force", "--set", "mode=write-back"];
     user.ok(&[&["cache", "replace", "v", "ram:16M"], &allowed[..]].concat());
     assert_eq!(status()["tier"]["mode"], "write-back");

@@ -166,7 +166,7 @@ fn a_cache_on_copies_is_resized_and_replaced_while_the_volume_is_served() {
         std::fs::OpenOptions::new().write(true).open(copy).unwrap().set_len(96 * MIB).unwrap();
     }
     let refused = user.run(&["cache", "resize", "v", "96M"]);
-    assert!(refused.code == 4 && refused.err.contains("on copies like these"), "{}", refused.err);
+    assert!(refused.code == 4 && refused.err.contains("that were asked for"), "{}", refused.err);
     user.ok(&["array", "fail", "v", &b, "--cache"]);
     let refused = user.run(&["cache", "resize", "v"]);
     assert!(refused.code == 4 && refused.err.contains("takes all of them"), "{}", refused.err);

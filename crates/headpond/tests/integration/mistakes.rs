@@ -90,6 +90,7 @@ fn what_is_set_wrongly_names_everything_that_can_be_set() {
     ] {
         expect(&user, &["set", "v", change], 2, parts);
     }
+    expect(&user, &["set", "v", "--flush"], 2, &["KEY=VALUE"]);
     // A member is in the volume already, and was named once.
     let other = user.file("other.img", 64 * MIB);
     let add = ["core", "add", "v", "logs", "--raid", "1", &other, &devices[0]];

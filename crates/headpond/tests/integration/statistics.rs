@@ -136,6 +136,10 @@ fn reset_answers_with_what_was_counted_and_begins_at_zero() {
     create(&user);
     let _daemon = user.serve("v");
     work(&user);
+    for cannot in [["--class", "9"], ["--core", "x"]] {
+        assert_eq!(user.run(&[&["stats", "v", "--reset"], &cannot[..]].concat()).code, 2);
+    }
+    assert_eq!(user.run(&["stats", "v", "--reset", "--tier"]).code, 2);
     let before = user.json(&["stats", "v", "--reset", "--json"]);
     assert_eq!(count(&before["groups"]["requests"], "Total requests"), 2 * WRITES + 2);
     let after = user.json(&["stats", "v", "--json"]);
@@ -144,6 +148,8 @@ fn reset_answers_with_what_was_counted_and_begins_at_zero() {
     assert_eq!(after["array"]["full_stripe_writes"], 0);
     assert!(after["counted_s"].as_f64() < before["counted_s"].as_f64());
     assert!(after["latency"].as_array().unwrap().is_empty());
+    assert!(after["write_amplification"].is_null());
+    assert!(user.ok(&["stats", "v"]).contains("cache device: nothing entered: 0"));
     work(&user);
     let again = user.json(&["stats", "v", "--json"]);
     assert_eq!(count(&again["groups"]["requests"], "Write hits"), WRITES);

@@ -106,6 +106,23 @@ impl Ground {
         }
     }
 
+    /// Has `forget` take from the arrays whose cache is on them, which raises the generation; where
+    /// it has copies, one that is ahead is behind afterwards as well. What leaves from then on is
+    /// not told to the others.
+    ///
+    /// # Errors
+    /// That of `forget`: then the cache is what it was.
+    pub async fn disown_with(&self, forget: impl AsyncFnOnce() -> Outcome) -> Outcome {
+        let _turn = self.raising.acquire(1).await;
+        forget().await?;
+        self.is_disowned.set(true);
+        if self.has_copies.get() {
+            // An array that cannot record it takes no write past the cache either.
+            let _ = self.raise().await;
+        }
+        Ok(())
+    }
+
     /// Raises that by one, durably, on one array.
     ///
     /// # Errors

@@ -239,11 +239,14 @@ impl Cores {
     /// Where the first cannot record it: then the cache is what it was. What another one cannot
     /// record is made good by the next open.
     pub async fn disown(&self) -> Outcome {
-        self.first().array.set_owner(None).await?;
-        for core in &self.list[1..] {
-            let _ = core.array.set_owner(None).await;
-        }
-        Ok(())
+        let forget = async || {
+            self.first().array.set_owner(None).await?;
+            for core in &self.list[1..] {
+                let _ = core.array.set_owner(None).await;
+            }
+            Ok(())
+        };
+        self.ground.disown_with(forget).await
     }
 
     /// A cache that comes back later has missed what happens from here on.

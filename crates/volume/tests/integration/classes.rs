@@ -153,7 +153,7 @@ fn another_cache_begins_with_nothing_held_and_the_same_shares() {
             volume.detach(Dirty::Clean).await.unwrap();
             let new = (device(&runtime, "new"), cache, Uuid::from_u128(10 + u128::from(round)));
             let new = volume.make_cache(new.0, new.1, new.2, Occupied::Overwrite).await.unwrap();
-            volume.attach(new).await.unwrap();
+            volume.attach(new, &|_| Ok(())).await.unwrap();
             volume.self_check();
         }
         volume.stop().await.unwrap();

@@ -78,7 +78,7 @@ impl Bench {
         let described = description(Mode::WriteBack, 1).cache.expect("it has one");
         let (device, uuid) = (Rc::clone(&self.disks[4]), Uuid::from_u128(0xca));
         let made = volume.make_cache(device, described, uuid, Occupied::Refuse).await;
-        volume.attach(made.expect("a cache")).await.expect("attached");
+        volume.attach(made.expect("a cache"), &|_| Ok(())).await.expect("attached");
     }
 
     async fn until_grown(&self, volume: &Volume) {

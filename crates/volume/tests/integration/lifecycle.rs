@@ -8,10 +8,10 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Occupied;
 use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
 use headpond_volume::{
-    AttachError, CacheDescription, Description, Devices, Dirty, ExchangeError, Keep, NewDevice,
-    Replacement, Volume,
+    AttachError, CacheDescription, CallerError, Description, Devices, Dirty, ExchangeError, Keep,
+    NewDevice, Replacement, Size, Volume,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -63,7 +63,7 @@ fn cleaning_in_order_is_refused_where_there_are_several_slices() {
         described.settings.cleaning.policy = CleaningPolicy::Alru;
         let new = cache.clone().unwrap();
         let made = volume.make_cache(new, described.clone(), identity, Occupied::Overwrite).await;
-        volume.attach(made.unwrap()).await.unwrap();
+        volume.attach(made.unwrap(), &|_| Ok(())).await.unwrap();
         volume.stop().await.unwrap();
         // One that is there already is served, and says what it cannot do.
         described.settings.cleaning.policy = CleaningPolicy::Ordered;
@@ -241,9 +241,51 @@ fn a_flush_after_an_attach_covers_what_was_written_before_it() {
         let cache = attach(&Rc::new(Medium::flushable("cache", 16 << 20)));
         let identity = Uuid::from_u128(5);
         let new = volume.make_cache(cache, described, identity, Occupied::Refuse).await.unwrap();
-        volume.attach(new).await.unwrap();
+        volume.attach(new, &|_| Ok(())).await.unwrap();
         device.flush().await.unwrap();
         assert!(media.iter().all(|member| member.undurable_writes() == 0));
+    })
+    .expect("no deadlock");
+}
+
+/// Whoever keeps the description meanwhile for another reason would keep one without a cache, and
+/// the next start would refuse the one that the members name.
+#[test]
+fn the_description_names_the_cache_for_as_long_as_it_is_exchanged() {
+    run(1, |runtime, _| async move {
+        let (devices, description) =
+            (devices(&runtime, &FaultControl::default()), description(Mode::WriteBack, 1));
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await;
+        let volume = Rc::new(volume.unwrap());
+        let device: &dyn BlockDevice = &*volume;
+        device.write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        let is_exchanging = Rc::new(Cell::new(true));
+        let looking = runtime.spawn({
+            let (volume, runtime) = (Rc::clone(&volume), runtime.clone());
+            let is_exchanging = Rc::clone(&is_exchanging);
+            async move {
+                while is_exchanging.get() {
+                    assert!(volume.description().cache.is_some());
+                    runtime.sleep(Duration::from_micros(1)).await;
+                }
+            }
+        });
+        let keep = |kept: &Description| -> Result<(), CallerError> {
+            assert_eq!(*kept, volume.description(), "what is kept is what is said");
+            Ok(())
+        };
+        let identities = |first| [first, first + 1].map(Uuid::from_u128);
+        let smaller = Some(Size(headpond_cache::bytes_min(1)));
+        volume.resize_cache(smaller, NewDevice::Same, identities(1), &keep).await.unwrap();
+        volume.purge_cache(Dirty::Clean, identities(3), &keep).await.unwrap();
+        is_exchanging.set(false);
+        looking.await;
+        let refuses = |_: &Description| -> Result<(), CallerError> { Err("no room".into()) };
+        let refused = volume.purge_cache(Dirty::Clean, identities(5), &refuses).await;
+        assert!(matches!(refused, Err(ExchangeError::Gone { .. })));
+        assert!(volume.description().cache.is_none() && volume.status().cache.is_none());
+        volume.stop().await.unwrap();
     })
     .expect("no deadlock");
 }

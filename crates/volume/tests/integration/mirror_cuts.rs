@@ -9,13 +9,14 @@ use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
 use headpond_raid::ArrayState;
 use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CACHE_COPIES, Description, Devices, MirrorDescription, OpenOptions, ReturningMember, Tolerance,
-    Volume,
+    CACHE_COPIES, Description, Devices, Dirty, MirrorDescription, OpenOptions, ReturningMember,
+    Tolerance, Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 use uuid::Uuid;
 
 const COPY_BYTES: u64 = 16 << 20;
@@ -53,6 +54,8 @@ enum Act {
     LoseOne,
     /// The same; then that one comes back, and is given everything beside more work.
     TakeBack,
+    /// A copy that nobody has noticed is lost when the cache is detached, under load.
+    Detach,
     /// Everything is looked at, and some of it written.
     CheckAndWrite,
 }
@@ -140,10 +143,19 @@ impl Machine {
             let client = Client::new(volume.clone(), Rc::clone(&self.witness), &runtime);
             client.check_all().await.unwrap_or_else(|wrong| panic!("{present:?}: {wrong:?}"));
             client.run(&FEW, 7).await.expect("works");
+            if matches!(act, Act::Detach) {
+                // It has nothing to write before it is left.
+                volume.clean_all().await.expect("the array takes it");
+            }
             begun.set(self.power.operations());
             if !matches!(act, Act::CheckAndWrite) {
                 let gone = FaultRule::on(RequestKind::Read, Fault::Gone);
                 loss.add(FaultRule { kind: None, ..gone });
+            }
+            if matches!(act, Act::Detach) {
+                detach(&volume, &client, &runtime).await;
+            }
+            if matches!(act, Act::LoseOne | Act::TakeBack) {
                 client.run(&FEW, 8).await.expect("goes on with the other");
             }
             if matches!(act, Act::TakeBack) {
@@ -181,6 +193,19 @@ impl Machine {
             Ended::Cut => panic!("nobody cut the power"),
         }
     }
+}
+
+/// Clients are there as soon as there is no cache.
+async fn detach(volume: &Rc<Volume>, client: &Client, runtime: &Runtime) {
+    let detaching = {
+        let volume = Rc::clone(volume);
+        runtime.spawn(async move { volume.detach(Dirty::Clean).await })
+    };
+    while volume.status().cache.is_some() {
+        runtime.sleep(Duration::from_micros(1)).await;
+    }
+    client.run(&FEW, 8).await.expect("goes past it");
+    detaching.await.expect("detached");
 }
 
 async fn take_back(volume: &Volume, client: &Client, device: Rc<dyn BlockDevice>) {
@@ -239,6 +264,26 @@ fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_r
     assert_eq!(alone[LEFT], times);
     assert!(alone[LOST] > 0, "before a write was acknowledged without it");
     assert!(alone[LOST] < times, "and no more after one was");
+}
+
+/// What the copies say of the one that is lost is not to make a cache fit that clients write past.
+#[test]
+fn whichever_copy_starts_after_a_cut_in_a_detach_beside_a_loss_shows_nothing_old() {
+    let before = Machine::new();
+    let whole = before.duplicate();
+    let Ended::Finished((true, first)) = whole.live(&BOTH, Act::Detach) else {
+        panic!("nobody cut the power");
+    };
+    for cut_after in first..whole.power.operations() {
+        let machine = before.duplicate();
+        machine.power.cut_after(cut_after);
+        assert!(machine.live(&BOTH, Act::Detach).was_cut(), "cut after {cut_after}");
+        machine.crash(cut_after);
+        assert!(machine.duplicate().opens(&BOTH), "cut after {cut_after}");
+        for only in BOTH {
+            machine.duplicate().opens(&[only]);
+        }
+    }
 }
 
 #[test]

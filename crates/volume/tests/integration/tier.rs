@@ -240,7 +240,7 @@ fn caches_and_tiers_come_and_go_under_load() {
             let device = Rc::clone(&counted.cache) as Rc<dyn BlockDevice>;
             let identity = Uuid::from_u128(10 + round);
             let new = volume.make_cache(device, cache.clone(), identity, Occupied::Overwrite);
-            volume.attach(new.await.unwrap()).await.unwrap();
+            volume.attach(new.await.unwrap(), &|_| Ok(())).await.unwrap();
             pause().await;
             volume.attach_tier(tier(Mode::WriteBack), memory()).await.unwrap();
             volume.self_check();

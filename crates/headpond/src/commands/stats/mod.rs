@@ -16,13 +16,12 @@ use serde_json::{Value, json};
 /// Where it is not served, has no cache where classes are asked for, or not that class.
 pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    let stats: Value = match args.reset {
-        true => client.post("/v1/stats/reset", &json!({}))?,
-        false => client.get("/v1/stats")?,
-    };
-    let stats = if args.tier { of_tier(stats, &args.name)? } else { stats };
-    let classes = chosen(&stats, args)?;
-    let core = args.core.as_deref().map(|core| core_of(&stats, args, core)).transpose()?;
+    let mut shown = Shown::of(client.get("/v1/stats")?, args)?;
+    if args.reset {
+        // Only now: whoever asks for what is not there keeps the counters.
+        shown = Shown::of(client.post("/v1/stats/reset", &json!({}))?, args)?;
+    }
+    let Shown { stats, classes, core } = shown;
     if args.csv {
         let parts = classes.as_deref().or(core.as_ref().map(std::slice::from_ref));
         print!("{}", lines::csv(&stats, parts)?);
@@ -40,6 +39,22 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What is asked for.
+struct Shown {
+    stats: Value,
+    classes: Option<Vec<Value>>,
+    core: Option<Value>,
+}
+
+impl Shown {
+    fn of(stats: Value, args: &StatsArgs) -> Result<Self> {
+        let stats = if args.tier { of_tier(stats, &args.name)? } else { stats };
+        let classes = chosen(&stats, args)?;
+        let core = args.core.as_deref().map(|core| core_of(&stats, args, core)).transpose()?;
+        Ok(Self { stats, classes, core })
+    }
 }
 
 /// The same document with the tier in the place of the cache.

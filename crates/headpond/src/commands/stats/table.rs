@@ -145,12 +145,15 @@ fn latency(ways: &Value) -> String {
 /// What goes to and from the devices, and what the log adds to it.
 fn device_lines(stats: &Value) -> String {
     let bytes = |pointer: &str| size(stats.pointer(pointer).map_or(0, whole));
+    let amplification = match stats["write_amplification"].as_f64() {
+        Some(written) => format!("{written:.2} bytes written for each byte that entered"),
+        None => "nothing entered".into(),
+    };
     format!(
-        "cache device: {:.2} bytes written for each byte that entered: {} data, {} carried on by \
+        "cache device: {amplification}: {} data, {} carried on by \
          reclaim, {} descriptors, {} checkpoints; {} discarded\n\
          \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} lent\n\
          array: {} read for requests, {} ahead; {} written by requests, {} by the cleaner\n",
-        number(&stats["write_amplification"]),
         bytes("/traffic/cache/written_data"),
         bytes("/traffic/cache/written_copies"),
         bytes("/traffic/cache/written_descriptors"),

@@ -193,18 +193,14 @@ impl Command {
             Self::DetachTier => volume.detach_tier(Dirty::Clean).await?,
             Self::Attach => {
                 let (described, disk) = (cache("cache"), device("cache"));
-                let new = volume.make_cache(disk, described.clone(), identities[0], overwrite);
-                let new = new.await?;
-                disks.keep(&volume.description_with(&described));
-                volume.attach(new).await?;
+                let new = volume.make_cache(disk, described, identities[0], overwrite).await?;
+                volume.attach(new, &keep).await?;
             }
             Self::AttachCopies => {
                 let (described, both) = (copies(), ["k0", "k1"].map(device).into());
                 let made = volume.make_copies(both, &described, overwrite, careful().pool).await?;
-                let new = volume.make_cache(made, described.clone(), identities[0], overwrite);
-                let new = new.await?;
-                disks.keep(&volume.description_with(&described));
-                volume.attach(new).await?;
+                let new = volume.make_cache(made, described, identities[0], overwrite).await?;
+                volume.attach(new, &keep).await?;
             }
             Self::Detach | Self::DetachCopies => volume.detach(Dirty::Clean).await?,
             Self::Replace => {

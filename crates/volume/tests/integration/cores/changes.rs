@@ -73,7 +73,7 @@ fn cores_come_and_go_while_the_others_are_served() {
         let cache = machine.described().cache.unwrap();
         let (disk, identity) = (machine.disk(&machine.cache, &runtime, &sim), Uuid::from_u128(12));
         let made = volume.make_cache(disk, cache, identity, Occupied::Overwrite).await.unwrap();
-        volume.attach(made).await.unwrap();
+        volume.attach(made, &|_| Ok(())).await.unwrap();
         let kept = volume.description();
         volume.stop().await.unwrap();
         let devices = machine.devices(&runtime, &sim, 4);
@@ -119,7 +119,7 @@ fn a_stripe_journal_comes_and_goes_in_front_of_several_cores_only_without_their_
         let cache = machine.described().cache.unwrap();
         let (disk, identity) = (machine.disk(&machine.cache, &runtime, &sim), Uuid::from_u128(12));
         let made = volume.make_cache(disk, cache, identity, Occupied::Overwrite).await.unwrap();
-        volume.attach(made).await.unwrap();
+        volume.attach(made, &|_| Ok(())).await.unwrap();
         let refused = volume.drop_journal(None, pool()).await.unwrap_err();
         assert!(matches!(refused, ChangeMembersError::CachedCores { .. }), "{refused}");
         assert!(volume.status().array.journal.is_some());

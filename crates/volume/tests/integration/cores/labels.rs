@@ -38,7 +38,7 @@ fn a_cut_between_two_labels_neither_ignores_dirty_data_nor_trusts_a_stale_cache(
             let new =
                 volume.make_cache(device, cache, identity, Occupied::Overwrite).await.unwrap();
             machine.names_cache.set(true);
-            volume.attach(new).await.unwrap();
+            volume.attach(new, &|_| Ok(())).await.unwrap();
             dirty(&volume).await;
             volume.stop().await.unwrap();
         });

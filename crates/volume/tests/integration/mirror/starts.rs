@@ -5,6 +5,9 @@ use crate::mirror::rig::{
 };
 use crate::support::careful;
 use headpond_block::decorators::{Fault, FaultControl};
+use headpond_block::{BlockDevice, Buffer};
+use headpond_raid::Inspection;
+use headpond_raid::superblock::{DATA_OFFSET_MIN, RecordedState};
 use headpond_volume::{CACHE_COPIES, OpenOptions, Tolerance, Volume};
 use std::time::Duration;
 
@@ -45,6 +48,36 @@ fn of_copies_that_have_each_been_without_the_other_the_one_counts_that_the_array
             volume.stop().await.unwrap();
             drop(volume);
             expect(&rig.open(&[kept]).await, 8).await;
+        }
+    });
+}
+
+/// Without an intent bitmap what is recorded as in use would have all of its parity doubted, though
+/// nothing was written.
+#[test]
+fn a_start_that_is_refused_for_a_changed_array_leaves_it_and_the_copies_as_stopped_in_order() {
+    simulate(async |runtime| {
+        let rig = Rig::new(&runtime).await;
+        let volume = rig.open(&[0, 1]).await;
+        write(&volume, 7).await;
+        volume.clean_all().await.unwrap();
+        let only_there = Buffer::from_slice(&[8; 4096]);
+        (&volume as &dyn BlockDevice).write(1 << 20, only_there).await.unwrap();
+        volume.stop().await.unwrap();
+        drop(volume);
+        for member in &rig.members {
+            let mut image = member.memory().to_vec();
+            image[DATA_OFFSET_MIN as usize..].iter_mut().for_each(|byte| *byte ^= 0x55);
+            member.memory().copy_from(&image);
+        }
+        let error = rig.try_open(&[0, 1]).await.err().expect("refused");
+        assert!(error.is_refusal() && error.to_string().contains("holds 40 otherwise"), "{error}");
+        let copies = rig.copies.iter().map(|copy| &copy.0);
+        for device in rig.members.iter().chain(copies) {
+            let Ok(Inspection::Member(found)) = headpond_raid::inspect(&**device).await else {
+                panic!("it is a member")
+            };
+            assert_eq!(found.array.state, RecordedState::Clean, "{}", device.name());
         }
     });
 }
