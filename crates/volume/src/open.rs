@@ -242,8 +242,8 @@ impl Volume {
     }
 }
 
-/// Opens the cache that was found. One that is refused because the core was changed leaves array and
-/// copies as stopped in order, where all of them were.
+/// Opens the cache that was found. One that is refused because the core was changed leaves array
+/// and copies as stopped in order, where all of them were.
 async fn open_cached(
     cores: &Cores,
     description: &Description,

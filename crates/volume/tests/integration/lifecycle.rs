@@ -8,8 +8,8 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Occupied;
 use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
 use headpond_volume::{
-    AttachError, CacheDescription, CallerError, Description, Devices, Dirty, ExchangeError, Keep,
-    NewDevice, Replacement, Size, Volume,
+    AttachError, CacheDescription, CallerError, Description, DetachError, Devices, Dirty,
+    ExchangeError, Keep, NewDevice, Reopening, Replacement, Size, Volume,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -285,6 +285,32 @@ fn the_description_names_the_cache_for_as_long_as_it_is_exchanged() {
         let refused = volume.purge_cache(Dirty::Clean, identities(5), &refuses).await;
         assert!(matches!(refused, Err(ExchangeError::Gone { .. })));
         assert!(volume.description().cache.is_none() && volume.status().cache.is_none());
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}
+
+/// The device may be another's by now.
+#[test]
+fn a_cache_that_is_only_named_is_neither_resized_nor_emptied() {
+    run(1, |runtime, _| async move {
+        let devices = devices(&runtime, &FaultControl::default());
+        let named = description(Mode::WriteBack, 1);
+        let bare = Description { cache: None, ..named.clone() };
+        let members = devices.members.clone();
+        let without = Devices { members: members.clone(), ..Devices::default() };
+        Volume::create(&bare, &without, &CREATE).await.unwrap();
+        let without = Devices { members, ..Devices::default() };
+        let volume = Volume::open(&runtime, &named, without, careful()).await.unwrap();
+        let open = |_: CacheDescription| -> Reopening<'_> { panic!("nothing is opened") };
+        let again = NewDevice::Reopened { bytes: 16 << 20, open: &open };
+        let keep = |_: &Description| -> Result<(), CallerError> { panic!("nothing is changed") };
+        let identities = [1, 2].map(Uuid::from_u128);
+        let resized = volume.resize_cache(None, again, identities, &keep).await;
+        assert!(matches!(resized, Err(ExchangeError::Detach(DetachError::NoCache { .. }))));
+        let purged = volume.purge_cache(Dirty::Clean, identities, &keep).await;
+        assert!(matches!(purged, Err(ExchangeError::Detach(DetachError::NoCache { .. }))));
+        assert_eq!(volume.description().cache, named.cache);
         volume.stop().await.unwrap();
     })
     .expect("no deadlock");
