@@ -39,7 +39,10 @@ impl Desk {
         let made = self.volume.make_core(described.clone(), members, &options, self.pool());
         let new = Cell::new(Some(made.await.map_err(not_added)?));
         let added = self.between_caches(async || match new.take() {
-            Some(new) => self.put_core(new, &described).await,
+            Some(new) => {
+                self.put_core(new, &described).await?;
+                self.offer(&described.name)
+            }
             None => unreachable!("the change is made once"),
         });
         let added = added.await;
@@ -48,7 +51,6 @@ impl Desk {
             unused.give_up().await?;
         }
         added?;
-        self.offer(&described.name)?;
         self.status()
     }
 
@@ -73,13 +75,17 @@ impl Desk {
         self.refuse_clients(&export)?;
         self.refuse_lost_copies()?;
         self.between_caches(async || {
-            self.volume.remove_core(name).await.map_err(not_removed)?;
-            // Named twice for a moment rather than nowhere: a device serves one at a time.
-            self.places.save(&alone)?;
-            self.places.save(&self.volume.description())
+            let removed = self.volume.remove_core(name).await;
+            // Also where its array was not stopped in order.
+            if self.volume.core_device(name).is_none() {
+                self.exports.remove(&export);
+                // Named twice for a moment rather than nowhere: a device serves one at a time.
+                self.places.save(&alone)?;
+                self.places.save(&self.volume.description())?;
+            }
+            removed.map(drop).map_err(not_removed)
         })
         .await?;
-        self.exports.remove(&export);
         self.status()
     }
 
@@ -99,30 +105,45 @@ impl Desk {
     async fn between_caches(&self, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
         let has_cache = self.volume.status().cache.is_some();
         let cache = self.volume.description().cache.filter(|_| has_cache);
-        if cache.is_some() {
-            self.take_cache(Dirty::Clean).await?;
+        let Some(cache) = cache else { return change().await };
+        let taken = self.take_cache(Dirty::Clean).await;
+        if taken.is_err() && self.volume.status().cache.is_some() {
+            return taken;
         }
-        let changed = change().await;
-        if let Some(CacheDescription { device, line, size, settings, volatile_allowed, mirror }) =
-            cache
-        {
-            let mirror = mirror.map(|mirror| (mirror.copies, mirror.spares));
-            let (copies, spares) = mirror.unwrap_or_default();
-            let force = volatile_allowed;
-            let body = AttachBody { device, copies, size, force, ..AttachBody::default() };
-            let put = self.put_cache(&body, settings, line).await;
-            // A refusal by now would say that nothing was changed.
-            put.map_err(|error| {
-                anyhow!("the volume has no cache now, attach it again: {}", told(&error))
-            })?;
-            for spare in &spares {
-                self.give_back_spare(spare).await?;
+        let changed = match taken {
+            Ok(()) => change().await,
+            // It is gone, and what went wrong came afterwards.
+            Err(error) => Err(error),
+        };
+        let put = self.put_back(cache).await;
+        // A refusal by now would say that nothing was changed.
+        match (changed, put) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Err(error), Ok(())) => {
+                Err(anyhow!("{}; the cache was written back, and begins empty", told(&error)))
             }
-            return changed.map_err(|error| {
-                anyhow!("{}; the cache was written back, and begins empty", told(&error))
-            });
+            (Ok(()), Err(error)) => Err(anyhow!("the cores are changed; {}", told(&error))),
+            (Err(first), Err(second)) => Err(anyhow!("{}; {}", told(&first), told(&second))),
         }
-        changed
+    }
+
+    /// Attaches a cache again that was taken away.
+    async fn put_back(&self, cache: CacheDescription) -> Result<()> {
+        let CacheDescription { device, line, size, settings, volatile_allowed, mirror } = cache;
+        let mirror = mirror.map(|mirror| (mirror.copies, mirror.spares));
+        let (copies, spares) = mirror.unwrap_or_default();
+        let force = volatile_allowed;
+        let body = AttachBody { device, copies, size, force, ..AttachBody::default() };
+        let put = self.put_cache(&body, settings, line).await;
+        if self.volume.status().cache.is_none() {
+            put.context("the volume has no cache now, attach it again")?;
+        } else {
+            put?;
+        }
+        for spare in &spares {
+            self.give_back_spare(spare).await?;
+        }
+        Ok(())
     }
 
     /// The cache is attached again to every device that the description names.

@@ -198,7 +198,8 @@ impl Array {
     /// Where the array has lost too many members.
     pub async fn set_owner(&self, owner: Option<Uuid>) -> Outcome {
         if self.owner() == owner {
-            return Ok(());
+            // Said already, and perhaps not recorded: the array may have failed over it.
+            return self.check_intact();
         }
         self.check_halves_agree("get another cache before it is put together again, to grow")?;
         let set = |record: &mut ArrayRecord| {

@@ -10,6 +10,7 @@ use headpond_block::{BlockDevice, Buffer, Cause, Request, RequestFlags, RequestK
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, AssembleOptions, Contents, Level, Role, Tuning, assemble, create};
+use uuid::Uuid;
 
 #[test]
 fn a_member_that_refuses_a_write_is_out_before_the_write_is_acknowledged() {
@@ -38,6 +39,21 @@ fn a_member_that_refuses_a_write_is_out_before_the_write_is_acknowledged() {
         assert_eq!(assembled.missing, [role]);
         assert_eq!(assembled.stale, [members[role.index()].name().clone()]);
         assert_eq!(read(&assembled.array, u64::from(STRIP), 512).await.unwrap(), [7; 512]);
+    });
+}
+
+/// Asked twice it is not there either: a cache would be given up, and its owner not.
+#[test]
+fn an_owner_that_a_failed_array_cannot_record_is_an_error_each_time() {
+    run(1, |runtime| async move {
+        let members = devices(3, 8, &runtime);
+        let array = new_array(&members, &options(Level::Raid5, 1)).await;
+        array.set_owner(Some(Uuid::from_u128(7))).await.unwrap();
+        members.iter().for_each(|member| member.gone.set(true));
+        for _ in 0..2 {
+            array.set_owner(None).await.unwrap_err();
+        }
+        assert_eq!(array.state(), ArrayState::Failed);
     });
 }
 
