@@ -390,6 +390,22 @@ impl Stage<'_> {
         }
     }
 
+    /// Takes the tier and the cache away, with all that they hold on the array.
+    pub(crate) async fn detach_caches(&self) -> Result<(), String> {
+        let detached = async {
+            if self.volume.status().tier.is_some() {
+                self.volume.detach_tier(Dirty::Clean).await.map_err(|error| error.to_string())?;
+            }
+            if self.volume.status().cache.is_some() {
+                self.volume.detach(Dirty::Clean).await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        };
+        let detached: Result<(), String> = detached.await;
+        self.machine.names_cache.set(self.volume.description().cache.is_some());
+        detached.map_err(|error| format!("detach: {error}"))
+    }
+
     async fn switch_tier(&self) -> Result<(), Offence> {
         let Some(shape) = &self.machine.topology.tier else { return Ok(()) };
         if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {

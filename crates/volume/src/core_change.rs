@@ -1,25 +1,30 @@
 //! Giving a volume further cores while it is served, and taking them away.
 //!
-//! Add: 1. the devices become an array, which nobody uses yet; 2. the caller keeps the description
-//! that names it; 3. requests are held for a moment; 4. the core has its place behind the others.
-//! Remove: 1. requests are held; 2. the core loses its place, and those behind it move up; 3. its
-//! array is stopped, with all that it holds.
+//! A cache knows blocks by addresses, and those change: it is written back and taken away before,
+//! and put back empty afterwards. Add: 1. the devices become an array, which nobody uses yet; 2. the
+//! caller keeps the description that names it; 3. requests are held for a moment; 4. the core has
+//! its place behind the others. Remove: 1. the caller keeps the description without it; 2. requests
+//! are held; 3. the core loses its place, and those behind it move up; 4. its array is stopped, with
+//! all that it holds.
 //!
 //! **Invariants**
-//! - There is no cache meanwhile: it knows blocks by addresses, and those change.
+//! - There is no cache while the cores change, and nobody puts one there meanwhile.
+//! - A core that does not come leaves its devices to whoever wants them.
 //! - A removed core can be opened as a volume of its own.
 
 use crate::CreateError;
-use crate::cores::{Core, Places, Shape, StripesDiffer};
-use crate::create::{CreateOptions, array_options};
+use crate::cores::{Core, Cores, Places, Shape, StripesDiffer};
+use crate::create::{CoreFacts, CreateOptions, array_options, cache_options};
 use crate::description::{Description, DescriptionError, FurtherCoreDescription};
-use crate::lifecycle::{DetachError, Dirty};
+use crate::exchange::{CallerError, Keep};
+use crate::lifecycle::{AttachError, DetachError, Dirty, check_below};
 use crate::open::begin;
 use crate::tier::TierError;
-use crate::volume::{SetError, Volume};
+use crate::volume::{BusyError, Volume};
 use headpond_block::{BlockDevice, BufferPool, DeviceError, Outcome};
-use headpond_raid::{AssembleError, AssembleOptions, Tuning, prepare};
+use headpond_raid::{AssembleError, AssembleOptions, Occupied, Tuning, prepare};
 use std::rc::Rc;
+use uuid::Uuid;
 
 /// An array that may become a core.
 pub struct NewCore {
@@ -28,11 +33,11 @@ pub struct NewCore {
     members: Vec<Rc<dyn BlockDevice>>,
 }
 
-/// Why there is no further core; the volume has those that it had.
+/// Why the cores are what they were, or what else went wrong when they were changed.
 #[derive(Debug, thiserror::Error)]
-pub enum AddCoreError {
-    #[error("{volume} has a cache, which knows where its cores lie: detach it first")]
-    HasCache { volume: String },
+pub enum CoreChangeError {
+    #[error("{volume} has no further core {name}{known}")]
+    NoCore { volume: String, name: String, known: String },
     #[error(
         "the core has logical blocks of {core} bytes, and clients of {volume} were told {offered}: attach \
          its members so that they show smaller ones"
@@ -46,48 +51,59 @@ pub enum AddCoreError {
     Create(#[from] CreateError),
     #[error("the new core cannot be used: {0}")]
     Assemble(#[from] AssembleError),
-    #[error("the tier in memory is in the way: {0}")]
+    /// Nothing was changed.
+    #[error("the cache could not be put in front of other cores: {0}")]
+    Unfit(AttachError),
+    /// The same.
+    #[error("the caches are in the way: {0}")]
     InTheWay(#[from] DetachError),
-    #[error(transparent)]
-    Tier(#[from] TierError),
-    #[error(transparent)]
-    Busy(#[from] SetError),
-}
-
-/// Why a core was not removed; it is served as before, unless the error is one of its array.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoveCoreError {
-    #[error("{volume} has a cache, which knows where its cores lie: detach it first")]
-    HasCache { volume: String },
-    #[error("{volume} has no further core {name}{known}")]
-    NoCore { volume: String, name: String, known: String },
+    #[error("the description could not be kept: {0}")]
+    Keep(CallerError),
     #[error("the core is removed, and its array was not stopped in order: {0}")]
     Array(#[from] DeviceError),
-    #[error("the tier in memory is in the way: {0}")]
-    InTheWay(#[from] DetachError),
-    #[error(transparent)]
+    #[error("{0}; the cache was written back, and begins empty")]
+    Emptied(Box<Self>),
+    #[error(
+        "the cores are changed, and the cache could not be put back: {0}; the volume goes on without, \
+         attach one"
+    )]
+    Cacheless(AttachError),
+    #[error(
+        "{change}; and the cache could not be put back: {back}; the volume goes on without, attach one"
+    )]
+    Neither { change: Box<Self>, back: AttachError },
+    #[error("the tier in memory was not put back: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
-    Busy(#[from] SetError),
+    Busy(#[from] BusyError),
 }
 
-impl AddCoreError {
-    /// Whether it was refused because data could be lost, or the cores do not fit together.
+impl CoreChangeError {
+    /// Whether nothing was changed, because data could be lost or the cores do not fit together.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Create(error) => error.is_refusal(),
-            Self::Assemble(_) | Self::Tier(_) => false,
-            _ => true,
+            Self::Unfit(error) => error.is_refusal(),
+            Self::InTheWay(error) => error.is_refusal(),
+            Self::NoCore { .. }
+            | Self::LogicalBlock { .. }
+            | Self::Description(_)
+            | Self::Stripes(_)
+            | Self::Busy(_) => true,
+            Self::Assemble(_)
+            | Self::Keep(_)
+            | Self::Array(_)
+            | Self::Emptied(_)
+            | Self::Cacheless(_)
+            | Self::Neither { .. }
+            | Self::Tier(_) => false,
         }
     }
 }
 
 impl NewCore {
     /// The devices are no members of anything any more.
-    ///
-    /// # Errors
-    /// Those of the devices.
-    pub async fn give_up(self) -> Outcome {
+    async fn give_up(&self) -> Outcome {
         self.core.array.stop().await?;
         for member in &self.members {
             headpond_raid::erase(&**member).await?;
@@ -108,7 +124,7 @@ impl Volume {
         members: Vec<Rc<dyn BlockDevice>>,
         options: &CreateOptions,
         pool: BufferPool,
-    ) -> Result<NewCore, AddCoreError> {
+    ) -> Result<NewCore, CoreChangeError> {
         let description = self.description_with_core(&described);
         description.check()?;
         let guard = |device| self.ownership.guard(device);
@@ -125,7 +141,7 @@ impl Volume {
         let offered = self.geometry().logical_block_bytes;
         if record.logical_block_bytes > offered {
             let (volume, core) = (description.name, record.logical_block_bytes);
-            return Err(AddCoreError::LogicalBlock { volume, core, offered });
+            return Err(CoreChangeError::LogicalBlock { volume, core, offered });
         }
         headpond_raid::create(&members, &array).await.map_err(CreateError::from)?;
         let how = AssembleOptions {
@@ -139,44 +155,76 @@ impl Volume {
         Ok(NewCore { described, core, members })
     }
 
-    /// The description of this volume with a further core, for whoever keeps it: before the core is
-    /// added.
-    pub fn description_with_core(&self, core: &FurtherCoreDescription) -> Description {
+    fn description_with_core(&self, core: &FurtherCoreDescription) -> Description {
         let mut description = self.description();
         description.further_cores.push(core.clone());
         description
     }
 
-    /// Gives a new core its place, under load.
+    /// Gives a new core its place, under load; the cache that is put back is to be known as
+    /// `identity`. `keep` is given the description that names the core before it is used.
     ///
     /// # Errors
-    /// Why not; the volume goes on without it.
-    pub async fn add_core(&self, new: NewCore) -> Result<(), AddCoreError> {
-        let _change = self.begin_change()?;
-        self.below_tier(Dirty::Clean, self.put_core(new)).await
+    /// Why not, or what else went wrong: the volume tells which cores and which cache it has, and
+    /// that is to be kept anew. A core that did not come is no array any more.
+    pub async fn add_core(
+        &self,
+        new: NewCore,
+        identity: Uuid,
+        keep: Keep<'_>,
+    ) -> Result<(), CoreChangeError> {
+        let added = self.try_to_add(&new, identity, keep).await;
+        if added.is_err() && !self.has_core(new.described.id, new.described.uuid) {
+            let _ = new.give_up().await;
+        }
+        added
     }
 
-    async fn put_core(&self, new: NewCore) -> Result<(), AddCoreError> {
-        if self.cached().is_some() {
-            return Err(AddCoreError::HasCache { volume: self.description().name });
-        }
-        self.description_with_core(&new.described).check()?;
+    async fn try_to_add(
+        &self,
+        new: &NewCore,
+        identity: Uuid,
+        keep: Keep<'_>,
+    ) -> Result<(), CoreChangeError> {
+        let _change = self.begin_change()?;
+        let description = self.description_with_core(&new.described);
+        description.check()?;
         let cores = self.cores().with(Rc::clone(&new.core))?;
+        self.consider_cache(&description, &cores)?;
+        self.without_caches(identity, keep, self.put_core(new, keep)).await
+    }
+
+    async fn put_core(&self, new: &NewCore, keep: Keep<'_>) -> Result<(), CoreChangeError> {
+        self.keep_before(&self.description_with_core(&new.described), keep)?;
         let held = self.front.hold().await;
+        // Not before: another one may have grown.
+        let cores = self.cores().with(Rc::clone(&new.core)).expect("their stripes stay");
         self.replace_cores(cores, &held);
-        self.description.borrow_mut().further_cores.push(new.described);
+        self.description.borrow_mut().further_cores.push(new.described.clone());
         self.begin_upkeep();
         Ok(())
     }
 
+    fn has_core(&self, id: u16, uuid: Uuid) -> bool {
+        let description = self.description.borrow();
+        description.further_cores.iter().any(|core| core.id == id && core.uuid == uuid)
+    }
+
     /// Takes a further core away, under load; answers with what it was. Requests to it fail from
-    /// then on. Its array has all that was written, and its devices are free.
+    /// then on. Its array has all that was written, and its devices are free. `keep` is given the
+    /// description without it before, and the cache that is put back is to be known as `identity`.
     ///
     /// # Errors
-    /// Why not; the volume goes on with it, unless the error is one of its array.
-    pub async fn remove_core(&self, name: &str) -> Result<FurtherCoreDescription, RemoveCoreError> {
+    /// Why not, or what else went wrong: the volume tells which cores and which cache it has, and
+    /// that is to be kept anew.
+    pub async fn remove_core(
+        &self,
+        name: &str,
+        identity: Uuid,
+        keep: Keep<'_>,
+    ) -> Result<FurtherCoreDescription, CoreChangeError> {
         let _change = self.begin_change()?;
-        let description = self.description();
+        let mut description = self.description();
         let named = description.further_cores.iter().find(|core| core.name == name);
         let Some(described) = named.cloned() else {
             let known: Vec<&str> = description.further_cores.iter().map(|it| &*it.name).collect();
@@ -185,24 +233,93 @@ impl Volume {
                 false => format!("; there are: {}", known.join(", ")),
             };
             let (volume, name) = (description.name, name.to_owned());
-            return Err(RemoveCoreError::NoCore { volume, name, known });
+            return Err(CoreChangeError::NoCore { volume, name, known });
         };
-        self.below_tier(Dirty::Clean, self.take_core(&described)).await?;
+        description.further_cores.retain(|core| core.id != described.id);
+        self.consider_cache(&description, &self.cores().without(described.id))?;
+        self.without_caches(identity, keep, self.take_core(&described, keep)).await?;
         Ok(described)
     }
 
-    async fn take_core(&self, described: &FurtherCoreDescription) -> Result<(), RemoveCoreError> {
-        if self.cached().is_some() {
-            return Err(RemoveCoreError::HasCache { volume: self.description().name });
-        }
+    async fn take_core(
+        &self,
+        described: &FurtherCoreDescription,
+        keep: Keep<'_>,
+    ) -> Result<(), CoreChangeError> {
         let cores = self.cores();
         let leaving = cores.iter().map(|(core, _)| core).find(|core| core.id == described.id);
         let leaving = Rc::clone(leaving.expect("the description names what there is"));
+        if leaving.array.owner().is_some() {
+            // Alone it would be refused for a cache that it lacks.
+            leaving.array.set_owner(None).await.map_err(DetachError::from)?;
+        }
+        let mut description = self.description();
+        description.further_cores.retain(|core| core.id != described.id);
+        self.keep_before(&description, keep)?;
         let held = self.front.hold().await;
-        self.replace_cores(cores.without(described.id), &held);
+        // It may have grown meanwhile, or another one.
+        self.replace_cores(self.cores().without(described.id), &held);
         self.description.borrow_mut().further_cores.retain(|core| core.id != described.id);
         drop(held);
         leaving.upkeep.stop().await;
         Ok(leaving.array.stop().await?)
+    }
+
+    /// What cannot be kept is not to come true, whatever of it was.
+    fn keep_before(&self, next: &Description, keep: Keep<'_>) -> Result<(), CoreChangeError> {
+        keep(next).map_err(|error| {
+            let _ = keep(&self.description());
+            CoreChangeError::Keep(error)
+        })
+    }
+
+    /// What can be said against the cache in front of these cores, while it is as it was.
+    fn consider_cache(
+        &self,
+        description: &Description,
+        cores: &Cores,
+    ) -> Result<(), CoreChangeError> {
+        let Some(cached) = self.cached() else { return Ok(()) };
+        check_below(description, cores).map_err(CoreChangeError::Unfit)?;
+        let options = cache_options(description, Uuid::nil(), &CoreFacts::of(cores));
+        headpond_cache::consider(&*cached.device, &options)
+            .map_err(|error| CoreChangeError::Unfit(CreateError::from(error).into()))
+    }
+
+    /// Changes what lies below the caches. They are written back before, and empty afterwards.
+    async fn without_caches(
+        &self,
+        identity: Uuid,
+        keep: Keep<'_>,
+        change: impl Future<Output = Result<(), CoreChangeError>>,
+    ) -> Result<(), CoreChangeError> {
+        let exchange = async {
+            match self.cached() {
+                Some(_) => self.without_cache(identity, keep, change).await,
+                None => change.await,
+            }
+        };
+        self.below_tier(Dirty::Clean, exchange).await
+    }
+
+    async fn without_cache(
+        &self,
+        identity: Uuid,
+        keep: Keep<'_>,
+        change: impl Future<Output = Result<(), CoreChangeError>>,
+    ) -> Result<(), CoreChangeError> {
+        let device = self.take_cache(Dirty::Clean).await?.expect("there is a cache");
+        let changed = change.await;
+        // Not before: a spare may have taken a copy's place meanwhile.
+        let described = self.described_cache()?;
+        let put = self.put_new(device.clone(), described, identity, Occupied::Overwrite, keep);
+        let Err(back) = put.await else {
+            return changed.map_err(|change| CoreChangeError::Emptied(Box::new(change)));
+        };
+        self.leave_device(device, keep).await;
+        match changed {
+            Ok(()) => Err(CoreChangeError::Cacheless(back)),
+            Err(change) => Err(CoreChangeError::Neither { change: Box::new(change), back }),
+        }
     }
 }

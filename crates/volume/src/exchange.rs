@@ -17,7 +17,7 @@ use crate::lifecycle::{AttachError, DetachError, Dirty};
 use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{OpenError, is_memory};
 use crate::tier::TierError;
-use crate::volume::{SetError, Volume};
+use crate::volume::{BusyError, Volume};
 use headpond_block::{BlockDevice, DeviceName};
 use headpond_raid::{ArrayState, Occupied};
 use std::pin::Pin;
@@ -81,7 +81,7 @@ pub enum ExchangeError {
     #[error("the tier in memory was not put back: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
-    Busy(#[from] SetError),
+    Busy(#[from] BusyError),
 }
 
 impl ExchangeError {
@@ -181,7 +181,7 @@ impl Volume {
         let old = self.take_tier(dirty).await?;
         self.description.borrow_mut().tier = Some(described);
         let Err(reason) = self.put_tier(device).await else { return Ok(()) };
-        self.description.borrow_mut().tier = before.tier.filter(|_| old.is_some());
+        self.description.borrow_mut().tier = before.tier;
         let reason = Box::new(AttachError::from(reason));
         let back = match old {
             Some(old) => self.put_tier(old).await,
@@ -225,6 +225,7 @@ impl Volume {
             return Err(DetachError::NoCache { volume: self.description().name }.into());
         }
         self.consider(&new).await?;
+        self.consider_dirt(dirty)?;
         self.below_tier(dirty, self.change_places(new, dirty, keep)).await
     }
 
@@ -321,11 +322,7 @@ impl Volume {
         };
         let back = self.put_new(old.clone(), before, second, Occupied::Overwrite, keep).await;
         let Err(back) = back else { return Err(ExchangeError::Back { what, reason }) };
-        // Copies without a cache would be refused as somebody's.
-        let _ = old.dissolve().await;
-        self.name_cache(None);
-        // Where it cannot be kept, the next start says that what it names is not attached.
-        let _ = keep(&self.description());
+        self.leave_device(old, keep).await;
         Err(ExchangeError::Gone { what, reason, back: Box::new(back) })
     }
 
@@ -350,7 +347,16 @@ impl Volume {
         opened
     }
 
-    async fn put_new(
+    /// There is no cache any more, on this device or another.
+    pub(crate) async fn leave_device(&self, device: CacheDevice, keep: Keep<'_>) {
+        // Copies without a cache would be refused as somebody's.
+        let _ = device.dissolve().await;
+        self.name_cache(None);
+        // Where it cannot be kept, the next start says that what it names is not attached.
+        let _ = keep(&self.description());
+    }
+
+    pub(crate) async fn put_new(
         &self,
         device: CacheDevice,
         described: CacheDescription,

@@ -90,7 +90,7 @@ impl Volume {
         by: Vec<GrowBy>,
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.core(core)?;
         let Additions { additions, words, to_look_at } = self.additions(&core, by)?;
         self.consider_growth(&core, &additions)?;
@@ -141,7 +141,7 @@ impl Volume {
         leaving: LeavingCopy,
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.core(core)?;
         self.check_put_together()?;
         let LeavingCopy { copy, device } = leaving;

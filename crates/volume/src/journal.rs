@@ -42,7 +42,7 @@ impl Volume {
         new: NewJournal,
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.core(core)?;
         self.check_put_together()?;
         let before = core.array.status().journal;
@@ -76,7 +76,7 @@ impl Volume {
         core: Option<&str>,
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.core(core)?;
         self.check_put_together()?;
         core.array.consider_journal_change(None)?;

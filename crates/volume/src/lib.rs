@@ -51,7 +51,7 @@ mod vouch;
 pub use acts::{ActKind, ActStatus};
 pub use alerts::{Alert, AlertKind, Risk};
 pub use class_setting::ClassSetting;
-pub use core_change::{AddCoreError, NewCore, RemoveCoreError};
+pub use core_change::{CoreChangeError, NewCore};
 pub use cores::StripesDiffer;
 pub use create::{CreateError, CreateOptions, Destroyed};
 pub use cutoff::SeqCutoff;
@@ -83,4 +83,4 @@ pub use settings::{
 pub use status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;
 pub use upkeep::{Pace, PaceError, UpkeepStatus, Work};
-pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};
+pub use volume::{BusyError, CleanAllError, ScrubCacheError, SetError, StopError, Volume};

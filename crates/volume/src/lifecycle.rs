@@ -12,6 +12,7 @@
 //! - While requests change from one way to the other none is on either.
 
 use crate::cached::Cached;
+use crate::cores::Cores;
 use crate::create::{CoreFacts, cache_options, consider_copies, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::exchange::{CallerError, Keep};
@@ -19,7 +20,7 @@ use crate::front::Held;
 use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{Found, OpenError, Tolerance};
 use crate::tier::TierError;
-use crate::volume::{SetError, Volume};
+use crate::volume::{BusyError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, BufferPool, DeviceError, DeviceName};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
@@ -84,7 +85,7 @@ pub enum AttachError {
     )]
     CopiesNotWhole { volume: String },
     #[error(transparent)]
-    Busy(#[from] SetError),
+    Busy(#[from] BusyError),
 }
 
 /// Why a cache was not detached; it is used as before.
@@ -115,7 +116,7 @@ pub enum DetachError {
     #[error("the tier in memory was not put back: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
-    Busy(#[from] SetError),
+    Busy(#[from] BusyError),
 }
 
 impl AttachError {
@@ -164,17 +165,8 @@ impl Volume {
         occupied: Occupied,
     ) -> Result<NewCache, AttachError> {
         let description = self.description_with(&described);
-        description.check_new()?;
         let cores = self.cores();
-        if !cores.is_single() && cores.arrays().iter().any(|array| array.is_growing()) {
-            return Err(AttachError::Growing { volume: description.name });
-        }
-        let core_bytes = cores.first().array.layout().array_bytes();
-        if core_bytes > CORE_BYTES_MAX {
-            // It may still have to grow so far.
-            let too_large = headpond_cache::CreateError::CoreSize { core_bytes };
-            return Err(CreateError::from(too_large).into());
-        }
+        check_below(&description, &cores)?;
         let mut device = device.into();
         if device.mirror.is_none() {
             device.device = self.ownership.guard(device.device);
@@ -228,15 +220,15 @@ impl Volume {
     /// Why not; the volume goes on without one, and what is kept is to be kept anew.
     pub async fn attach(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         let _change = self.begin_change()?;
+        if self.cached().is_some() {
+            return Err(AttachError::HasCache { volume: self.description().name });
+        }
         self.below_tier(Dirty::Clean, self.put_cache(new, keep)).await
     }
 
     /// Whoever keeps the description meanwhile, for another reason, keeps that it names the cache:
     /// without it a start would refuse what the arrays have recorded.
     pub(crate) async fn put_cache(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
-        if self.cached().is_some() {
-            return Err(AttachError::HasCache { volume: self.description().name });
-        }
         let before = self.name_cache(Some(new.described.clone()));
         let put = match keep(&self.description()) {
             Ok(()) => self.lead_through(new).await,
@@ -289,6 +281,7 @@ impl Volume {
     /// Why not; the cache is used as before.
     pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
         let _change = self.begin_change()?;
+        self.consider_dirt(dirty)?;
         self.below_tier(dirty, async {
             let device = self.take_cache(dirty).await?;
             self.name_cache(None);
@@ -299,6 +292,11 @@ impl Volume {
             Ok(())
         })
         .await
+    }
+
+    /// Whether there is too much in the cache for it to be taken away, while the tier is as it was.
+    pub(crate) fn consider_dirt(&self, dirty: Dirty) -> Result<(), DetachError> {
+        self.cached().map_or(Ok(()), |cached| check_dirt(&cached, dirty))
     }
 
     /// Answers with its device, unless only the description names one; the description still does.
@@ -408,6 +406,21 @@ impl Volume {
         }
         Ok(held)
     }
+}
+
+/// What can be said against a cache in front of these cores, whatever it lies on.
+pub(crate) fn check_below(description: &Description, cores: &Cores) -> Result<(), AttachError> {
+    description.check_new()?;
+    if !cores.is_single() && cores.arrays().iter().any(|array| array.is_growing()) {
+        return Err(AttachError::Growing { volume: description.name.clone() });
+    }
+    let core_bytes = cores.first().array.layout().array_bytes();
+    if core_bytes > CORE_BYTES_MAX {
+        // It may still have to grow so far.
+        let too_large = headpond_cache::CreateError::CoreSize { core_bytes };
+        return Err(CreateError::from(too_large).into());
+    }
+    Ok(())
 }
 
 fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {

@@ -5,7 +5,7 @@ use crate::create::{refuse_cache, refuse_memory};
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::mirror::{CACHE_COPIES, Mirror};
 use crate::upkeep::{Pace, PaceError};
-use crate::volume::{CleanAllError, Volume};
+use crate::volume::{BusyError, CleanAllError, Volume};
 use headpond_block::BlockDevice;
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
@@ -27,10 +27,8 @@ pub enum ChangeMembersError {
     NoCopies { volume: String },
     #[error("{volume} has no member or spare {device}; `status` lists them")]
     NoMember { volume: String, device: String },
-    #[error(
-        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait for it"
-    )]
-    Busy { volume: String },
+    #[error(transparent)]
+    Busy(#[from] BusyError),
     #[error(
         "array `{array}` has no redundancy: a scrub would have nothing to compare, or to mend from"
     )]
@@ -172,7 +170,7 @@ impl Volume {
         core: Option<&str>,
         new: NewMember,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.array_of(core)?;
         self.join(&core, new).await?;
         core.upkeep.wake();
@@ -190,7 +188,7 @@ impl Volume {
         member: &str,
         with: Option<NewMember>,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.array_of(core)?;
         let role = self.role_on(&core, member)?;
         let spare = match with {
@@ -213,7 +211,7 @@ impl Volume {
         core: Option<&str>,
         returning: ReturningMember,
     ) -> Result<u64, ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.array_of(core)?;
         if core.name == CACHE_COPIES {
             return self.return_copy(&core, returning).await;
@@ -235,7 +233,7 @@ impl Volume {
         core: Option<&str>,
         member: &str,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.array_of(core)?;
         let role = self.role_on(&core, member)?;
         Ok(core.array.fail(role).await?)
@@ -250,7 +248,7 @@ impl Volume {
         core: Option<&str>,
         device: &str,
     ) -> Result<(), ChangeMembersError> {
-        let _turn = self.change_members()?;
+        let _turn = self.begin_change()?;
         let core = self.array_of(core)?;
         if let Some(uuid) = core.array.spare_on(device) {
             return self.remove_spare(&core, device, uuid).await;
@@ -487,13 +485,6 @@ impl Volume {
     pub(crate) fn no_member(&self, device: &str) -> ChangeMembersError {
         let volume = self.description().name;
         ChangeMembersError::NoMember { volume, device: device.into() }
-    }
-
-    pub(crate) fn change_members(
-        &self,
-    ) -> Result<headpond_block::sync::BusyGuard, ChangeMembersError> {
-        let busy = |_| ChangeMembersError::Busy { volume: self.description().name };
-        self.begin_change().map_err(busy)
     }
 }
 

@@ -19,7 +19,7 @@ use headpond_block::{
     Submission,
 };
 use headpond_cache::{CleanError, ModeError, ScrubError, ScrubReport, Slice};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// An open volume: serves requests, changes its settings, tells its state.
@@ -33,14 +33,27 @@ pub struct Volume {
     /// In memory, in front of the cache.
     pub(crate) tier: Rc<RefCell<Option<Rc<Cached>>>>,
     pub(crate) front: Rc<Front>,
-    /// Settings and devices are changed one at a time.
+    /// Settings and devices are changed one at a time,
     changing: Busy,
+    /// and no more once the volume is stopped.
+    is_stopped: Cell<bool>,
     pub(crate) cleaning: Begun,
     pub(crate) scrubbing: Begun,
     pub(crate) draining: Begun,
     pub(crate) ownership: Ownership,
     pub(crate) broken: Rc<RefCell<Option<Broken>>>,
     pub(crate) notes: Vec<Note>,
+}
+
+/// Why nothing can be changed at present.
+#[derive(Debug, thiserror::Error)]
+pub enum BusyError {
+    #[error(
+        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait for it"
+    )]
+    Changing { volume: String },
+    #[error("{volume} is being stopped: start it again, and then change it")]
+    Stopped { volume: String },
 }
 
 /// Why settings were refused.
@@ -50,10 +63,8 @@ pub enum SetError {
     NoCache { volume: String },
     #[error("{volume} has no tier: there is nothing to set")]
     NoTier { volume: String },
-    #[error(
-        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait for it"
-    )]
-    Busy { volume: String },
+    #[error(transparent)]
+    Busy(#[from] BusyError),
     #[error(transparent)]
     Setting(#[from] SettingError),
     #[error(transparent)]
@@ -145,6 +156,7 @@ impl Volume {
             tier,
             front,
             changing,
+            is_stopped: Cell::new(false),
             cleaning,
             scrubbing,
             draining,
@@ -326,9 +338,13 @@ impl Volume {
         Ok(())
     }
 
-    pub(crate) fn begin_change(&self) -> Result<BusyGuard, SetError> {
+    pub(crate) fn begin_change(&self) -> Result<BusyGuard, BusyError> {
+        let volume = || self.description().name;
+        if self.is_stopped.get() {
+            return Err(BusyError::Stopped { volume: volume() });
+        }
         if !self.changing.is_idle() {
-            return Err(SetError::Busy { volume: self.description().name });
+            return Err(BusyError::Changing { volume: volume() });
         }
         Ok(self.changing.begin())
     }
@@ -389,6 +405,13 @@ impl Volume {
             return Ok(());
         }
         self.changing.until_idle().await;
+        self.is_stopped.set(true);
+        let stopped = self.stop_unchanged().await;
+        self.is_stopped.set(stopped.is_ok());
+        stopped
+    }
+
+    async fn stop_unchanged(&self) -> Result<(), StopError> {
         self.cores().stop_upkeep().await;
         // It reads through the slices, which do not wait for reads when they end.
         let _rest = self.front.rest().await;

@@ -29,7 +29,7 @@ impl Desk {
     pub async fn attach(&self, body: &AttachBody) -> Result<Value> {
         match body.tier {
             true => self.put_tier(body).await?,
-            false => self.put_cache(body, CacheSettings::default(), Size(BLOCK_BYTES)).await?,
+            false => self.put_cache(body).await?,
         }
         self.status()
     }
@@ -62,7 +62,7 @@ impl Desk {
         let is_same = is_same(&before, &specs)?;
         let settings = self.consider(body, &before.settings, &specs, is_same)?;
         let mirror = mirror_of(&specs[1..]);
-        let described = CacheDescription {
+        let mut described = CacheDescription {
             device: specs[0].to_string(),
             line: body.line.unwrap_or(before.line),
             size: body.size,
@@ -76,6 +76,8 @@ impl Desk {
             true => self.same_device(body.size, &open)?,
             false => NewDevice::Other(self.make_device(&specs, &described, occupied).await?),
         };
+        // Also what was set while its devices were made copies.
+        described.settings = changed(body, &self.described()?.settings)?;
         let made = match &device {
             NewDevice::Other(made) => Some(made.clone()),
             _ => None,
@@ -209,7 +211,7 @@ impl Desk {
         self.status()
     }
 
-    fn keep(&self, description: &Description) -> Result<(), CallerError> {
+    pub fn keep(&self, description: &Description) -> Result<(), CallerError> {
         Ok(self.places.save(description)?)
     }
 
@@ -222,12 +224,7 @@ impl Desk {
     }
 
     /// Makes the device a cache, and puts it in front of the volume.
-    pub async fn put_cache(
-        &self,
-        body: &AttachBody,
-        settings: CacheSettings,
-        line: Size,
-    ) -> Result<()> {
+    async fn put_cache(&self, body: &AttachBody) -> Result<()> {
         let volume = &self.volume;
         if volume.status().cache.is_some() {
             let volume = volume.description().name;
@@ -235,10 +232,10 @@ impl Desk {
         }
         check_line(body)?;
         let specs = caches(body)?;
-        let settings = self.consider(body, &settings, &specs, false)?;
+        let settings = self.consider(body, &CacheSettings::default(), &specs, false)?;
         let described = CacheDescription {
             device: specs[0].to_string(),
-            line: body.line.unwrap_or(line),
+            line: body.line.unwrap_or(Size(BLOCK_BYTES)),
             size: body.size,
             settings,
             volatile_allowed: body.force,
@@ -268,7 +265,7 @@ impl Desk {
         attached.map_err(refused)
     }
 
-    pub async fn take_cache(&self, dirty: Dirty) -> Result<()> {
+    async fn take_cache(&self, dirty: Dirty) -> Result<()> {
         let detached = self.volume.detach(dirty).await;
         // Also where it is the tier that did not come back.
         self.places.save(&self.volume.description())?;
@@ -328,8 +325,7 @@ impl Desk {
         specs: &[DeviceSpec],
         are_ours: bool,
     ) -> Result<CacheSettings> {
-        let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
-        let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
+        let settings = changed(body, settings)?;
         self.vet_caches(specs, body.force, settings.mode, are_ours)?;
         Ok(settings)
     }
@@ -354,6 +350,11 @@ impl Desk {
 fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange>> {
     let changes: Result<Vec<_>, _> = changes.map(str::parse).collect();
     changes.map_err(|error: SettingError| Failure::usage(error.to_string()))
+}
+
+fn changed(body: &AttachBody, settings: &CacheSettings) -> Result<CacheSettings> {
+    let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
+    settings.map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn caches(body: &AttachBody) -> Result<Vec<DeviceSpec>> {

@@ -1,17 +1,16 @@
 //! Wishes about further cores.
 
-use super::message::{AddCoreBody, AttachBody, RemoveCoreBody};
+use super::message::{AddCoreBody, RemoveCoreBody};
 use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, expect_zeros};
-use crate::outcome::{Failure, told};
+use crate::outcome::Failure;
 use anyhow::{Context, Result, anyhow};
 use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
-use headpond_raid::superblock::RoleState;
 use headpond_raid::{Intent, Occupied};
 use headpond_volume::{
-    AddCoreError, CACHE_COPIES, CacheDescription, CoreDescription, CreateOptions, Description,
-    DescriptionError, Dirty, FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
+    CallerError, CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
+    FurtherCoreDescription, Pace, Volume,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -19,9 +18,8 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl Desk {
-    /// The cache is written back before, and begins empty afterwards: it knows blocks by addresses.
+    /// The cache is written back before, and begins empty afterwards.
     pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
-        self.refuse_lost_copies()?;
         let described = describe(&self.volume.description(), body).or_else(|error| {
             if matches!(error, DescriptionError::Repeated { .. }) {
                 // A device of the volume was named once: it is refused as that.
@@ -37,20 +35,13 @@ impl Desk {
         }
         let options = options(body);
         let made = self.volume.make_core(described.clone(), members, &options, self.pool());
-        let new = Cell::new(Some(made.await.map_err(not_added)?));
-        let added = self.between_caches(async || match new.take() {
-            Some(new) => {
-                self.put_core(new, &described).await?;
-                self.offer(&described.name)
-            }
-            None => unreachable!("the change is made once"),
-        });
-        let added = added.await;
-        if let Some(unused) = new.take() {
-            // The cache could not be written back.
-            unused.give_up().await?;
+        let made = made.await.map_err(not_changed)?;
+        let added = self.volume.add_core(made, Uuid::new_v4(), &|it| self.keep(it)).await;
+        self.places.save(&self.volume.description())?;
+        if self.volume.core_device(&described.name).is_some() {
+            self.offer(&described.name)?;
         }
-        added?;
+        added.map_err(not_changed)?;
         self.status()
     }
 
@@ -61,31 +52,34 @@ impl Desk {
         let Some(described) = description.further_cores.iter().find(|core| core.name == *name)
         else {
             // The volume knows how to refuse this.
-            let refused = self.volume.remove_core(name).await.err();
-            return Err(refused.map_or_else(|| anyhow!("{name} came meanwhile"), not_removed));
+            let refused = self.volume.remove_core(name, Uuid::new_v4(), &|it| self.keep(it)).await;
+            return Err(refused
+                .err()
+                .map_or_else(|| anyhow!("{name} came meanwhile"), not_changed));
         };
-        if self.places.exists(&own) {
-            return Err(Failure::refused(format!(
-                "the core would be volume {own}, and there is one: `headpond destroy {own}` removes it"
-            )));
-        }
+        self.refuse_name(&own)?;
         let alone = description.of_core_alone(described, own);
         alone.check().map_err(|error| Failure::refused(error.to_string()))?;
         let export = description.array_name(name);
         self.refuse_clients(&export)?;
-        self.refuse_lost_copies()?;
-        self.between_caches(async || {
-            let removed = self.volume.remove_core(name).await;
-            // Also where its array was not stopped in order.
-            if self.volume.core_device(name).is_none() {
-                self.exports.remove(&export);
+        let is_kept = Cell::new(false);
+        let keep = |description: &Description| -> Result<(), CallerError> {
+            if description.further_cores.iter().all(|core| core.name != *name) && !is_kept.get() {
+                self.refuse_name(&alone.name)?;
                 // Named twice for a moment rather than nowhere: a device serves one at a time.
                 self.places.save(&alone)?;
-                self.places.save(&self.volume.description())?;
+                is_kept.set(true);
             }
-            removed.map(drop).map_err(not_removed)
-        })
-        .await?;
+            self.keep(description)
+        };
+        let removed = self.volume.remove_core(name, Uuid::new_v4(), &keep).await;
+        match self.volume.core_device(name) {
+            Some(_) if is_kept.get() => self.places.forget(&alone.name)?,
+            Some(_) => {}
+            None => drop(self.exports.remove(&export)),
+        }
+        self.places.save(&self.volume.description())?;
+        removed.map_err(not_changed)?;
         self.status()
     }
 
@@ -94,90 +88,14 @@ impl Desk {
         offer(&self.volume, &self.exports, core)
     }
 
-    async fn put_core(&self, new: NewCore, described: &FurtherCoreDescription) -> Result<()> {
-        self.places.save(&self.volume.description_with_core(described))?;
-        let added = self.volume.add_core(new).await;
-        self.places.save(&self.volume.description())?;
-        added.map_err(not_added)
-    }
-
-    /// Changes what lies below the cache while there is none.
-    async fn between_caches(&self, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-        let has_cache = self.volume.status().cache.is_some();
-        let cache = self.volume.description().cache.filter(|_| has_cache);
-        let Some(cache) = cache else { return change().await };
-        let taken = self.take_cache(Dirty::Clean).await;
-        if taken.is_err() && self.volume.status().cache.is_some() {
-            return taken;
-        }
-        let changed = match taken {
-            Ok(()) => change().await,
-            // It is gone, and what went wrong came afterwards.
-            Err(error) => Err(error),
-        };
-        let put = self.put_back(cache).await;
-        // A refusal by now would say that nothing was changed.
-        match (changed, put) {
-            (Ok(()), Ok(())) => Ok(()),
-            (Err(error), Ok(())) => {
-                Err(anyhow!("{}; the cache was written back, and begins empty", told(&error)))
-            }
-            (Ok(()), Err(error)) => Err(anyhow!("the cores are changed; {}", told(&error))),
-            (Err(first), Err(second)) => Err(anyhow!("{}; {}", told(&first), told(&second))),
-        }
-    }
-
-    /// Attaches a cache again that was taken away.
-    async fn put_back(&self, cache: CacheDescription) -> Result<()> {
-        let CacheDescription { device, line, size, settings, volatile_allowed, mirror } = cache;
-        let mirror = mirror.map(|mirror| (mirror.copies, mirror.spares));
-        let (copies, spares) = mirror.unwrap_or_default();
-        let force = volatile_allowed;
-        let body = AttachBody { device, copies, size, force, ..AttachBody::default() };
-        let put = self.put_cache(&body, settings, line).await;
-        if self.volume.status().cache.is_none() {
-            put.context("the volume has no cache now, attach it again")?;
-        } else {
-            put?;
-        }
-        for spare in &spares {
-            self.give_back_spare(spare).await?;
-        }
-        Ok(())
-    }
-
-    /// The cache is attached again to every device that the description names.
-    fn refuse_lost_copies(&self) -> Result<()> {
-        let description = self.volume.description();
-        let Some(mirror) = self.volume.status().cache.and_then(|cache| cache.mirror) else {
-            return Ok(());
-        };
-        let described = description.cache.and_then(|cache| cache.mirror);
-        let described = 1 + described.map_or(0, |mirror| mirror.copies.len());
-        let members = mirror.array.members.iter();
-        match members.filter(|it| it.state == RoleState::Active).count() < described {
+    /// A core that leaves is a volume of its own.
+    fn refuse_name(&self, own: &str) -> Result<()> {
+        match self.places.exists(own) {
             false => Ok(()),
             true => Err(Failure::refused(format!(
-                "the cache of {0} has lost a copy, and is attached again on all of them afterwards: \
-                 `headpond array add-spare {0} DEVICE --cache` makes another, `headpond array \
-                 remove {0} COPY --cache` does without it",
-                description.name
+                "the core would be volume {own}, and there is one: `headpond destroy {own}` removes it"
             ))),
         }
-    }
-
-    /// What stood by the copies of the cache before stands by those of the one after it.
-    async fn give_back_spare(&self, word: &str) -> Result<()> {
-        let new = self.new_member(word, true)?;
-        let given = self.volume.add_spare(Some(CACHE_COPIES), new).await;
-        self.places.save(&self.volume.description())?;
-        let name = self.volume.description().name;
-        given.map_err(|error| {
-            anyhow!(
-                "the cache is attached again, without its spare: {error}; `headpond array add-spare \
-                 {name} {word} --cache` adds it"
-            )
-        })
     }
 
     fn refuse_clients(&self, export: &str) -> Result<()> {
@@ -249,16 +167,6 @@ fn options(body: &AddCoreBody) -> CreateOptions {
     }
 }
 
-fn not_added(error: AddCoreError) -> anyhow::Error {
-    match error.is_refusal() {
-        true => Failure::refused(error.to_string()),
-        false => error.into(),
-    }
-}
-
-fn not_removed(error: RemoveCoreError) -> anyhow::Error {
-    match error {
-        RemoveCoreError::Array(_) | RemoveCoreError::Tier(_) => error.into(),
-        refusal => Failure::refused(refusal.to_string()),
-    }
+fn not_changed(error: CoreChangeError) -> anyhow::Error {
+    Failure::of(error, CoreChangeError::is_refusal)
 }

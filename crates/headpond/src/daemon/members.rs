@@ -66,7 +66,7 @@ impl Desk {
         self.status()
     }
 
-    pub(super) fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
+    fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
         let spec: DeviceSpec = word.parse()?;
         let consent = if force { Consent::Forced } else { Consent::Careful };
         self.vet_member(&spec, consent)?;

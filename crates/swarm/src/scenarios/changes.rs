@@ -42,8 +42,9 @@ pub(super) fn core_that_is_removed_leaves_the_others_what_they_had() {
         let kept = rig.live(async |scene| {
             scene.promise(3, 1).await;
             let further = scene.volume.core_device(FURTHER).expect("a further core");
-            scene.volume.detach(Dirty::Clean).await.expect("detaches");
-            scene.volume.remove_core(FURTHER).await.expect("removes it");
+            let (identity, keep) = (Uuid::from_u128(1), |_: &Description| Ok(()));
+            scene.volume.remove_core(FURTHER, identity, &keep).await.expect("removes it");
+            assert_eq!(scene.cache().dirty_bytes, 0, "it was written back, and begins empty");
             let device: &dyn headpond_block::BlockDevice = &*further;
             assert!(device.submit(Request::flush()).await.is_err(), "nobody answers there");
             scene.promise(4, 2).await;
@@ -52,7 +53,6 @@ pub(super) fn core_that_is_removed_leaves_the_others_what_they_had() {
         rig.cut(seed);
         rig.description = kept;
         rig.machine.idle_members.clear();
-        rig.machine.names_cache.set(false);
         rig.live(async |scene| {
             scene.expect(3, 1).await;
             scene.expect(4, 2).await;

@@ -93,9 +93,10 @@ fn fail(command: Command) {
 fn cut(command: Command) {
     let swept = sweep(command, Blow::Cut);
     assert!(swept.blows >= command.writes_min(), "{command:?}: {swept:?}");
-    use Command::{AttachTier, DetachTier, RemoveSpare, Scrub};
-    // A spare is listed no more before anything is written.
-    let has_one_state = matches!(command, AttachTier | DetachTier | RemoveSpare | Scrub);
+    use Command::{AttachTier, DetachTier, RemoveCore, RemoveSpare, Scrub};
+    // A core or a spare is listed no more before anything is written.
+    let has_one_state =
+        matches!(command, AttachTier | DetachTier | RemoveCore | RemoveSpare | Scrub);
     assert!(swept.old > 0 || has_one_state, "{command:?}: {swept:?}");
     assert!(swept.new > 0, "{command:?}: {swept:?}");
 }
@@ -110,6 +111,18 @@ fn a_core_that_is_added_or_removed_is_there_or_not_wherever_a_write_fails() {
 fn a_core_that_is_added_or_removed_is_there_or_not_wherever_the_power_is_cut() {
     cut(Command::AddCore);
     cut(Command::RemoveCore);
+}
+
+#[test]
+fn a_core_comes_and_goes_below_a_cache_wherever_a_write_fails() {
+    fail(Command::AddCoreBelow);
+    fail(Command::RemoveCoreBelow);
+}
+
+#[test]
+fn a_core_comes_and_goes_below_a_cache_wherever_the_power_is_cut() {
+    cut(Command::AddCoreBelow);
+    cut(Command::RemoveCoreBelow);
 }
 
 #[test]

@@ -292,7 +292,7 @@ fn one_of_several_cores_grows_and_the_others_have_what_they_had() {
         let pool = BufferPool::new(&PoolConfig::small());
         let disks = bench.disks[5..].to_vec();
         let new = volume.make_core(described, disks, &CREATE, pool).await.expect("made");
-        volume.add_core(new).await.expect("added");
+        volume.add_core(new, Uuid::nil(), &|_| Ok(())).await.expect("added");
         let further = volume.core_device("more").expect("it is there") as Rc<dyn BlockDevice>;
         let further_bytes = further.size_bytes();
         let last = further_bytes - 4096;

@@ -23,6 +23,9 @@ const POLLS_MAX: u32 = 6000;
 pub enum Command {
     AddCore,
     RemoveCore,
+    /// Below a cache, as the next one.
+    AddCoreBelow,
+    RemoveCoreBelow,
     AttachTier,
     DetachTier,
     Attach,
@@ -65,6 +68,7 @@ impl Command {
             Self::ExchangeJournal | Self::DropJournal => journalled(bare),
             Self::DropCopy => copied(bare),
             Self::AddCore | Self::RemoveSpare => bare,
+            Self::AddCoreBelow => cached(cache("cache")),
             Self::RemoveCore => Description { further_cores: vec![further()], ..bare },
             Self::DetachTier => Description { tier: Some(tier()), ..cached(cache("cache")) },
             Self::DetachCopies
@@ -106,8 +110,12 @@ impl Command {
         let (description, status) = (volume.description(), volume.status());
         let cache = description.cache.as_ref();
         match self {
-            Self::AddCore => description.further_cores.len() == 1 && status.cores.len() == 2,
-            Self::RemoveCore => description.further_cores.is_empty() && status.cores.len() == 1,
+            Self::AddCore | Self::AddCoreBelow => {
+                description.further_cores.len() == 1 && status.cores.len() == 2
+            }
+            Self::RemoveCore | Self::RemoveCoreBelow => {
+                description.further_cores.is_empty() && status.cores.len() == 1
+            }
             Self::AttachTier => description.tier.is_some(),
             Self::DetachTier => description.tier.is_none(),
             Self::Attach | Self::AttachCopies => status.cache.is_some(),
@@ -182,13 +190,14 @@ impl Command {
             NewMember { word, device, uuid, occupied: overwrite }
         };
         match self {
-            Self::AddCore => {
+            Self::AddCore | Self::AddCoreBelow => {
                 let (members, pool) = (["c0", "c1"].map(device).into(), careful().pool);
                 let made = volume.make_core(further(), members, &CREATE, pool).await?;
-                disks.keep(&volume.description_with_core(&further()));
-                volume.add_core(made).await?;
+                volume.add_core(made, identities[0], &keep).await?;
             }
-            Self::RemoveCore => drop(volume.remove_core("further").await?),
+            Self::RemoveCore | Self::RemoveCoreBelow => {
+                volume.remove_core("further", identities[0], &keep).await?;
+            }
             Self::AttachTier => volume.attach_tier(tier(), memory()).await?,
             Self::DetachTier => volume.detach_tier(Dirty::Clean).await?,
             Self::Attach => {

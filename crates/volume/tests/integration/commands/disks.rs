@@ -219,7 +219,8 @@ fn cores(volume: &Rc<Volume>) -> Vec<Rc<dyn BlockDevice>> {
 /// What was written before the command is there.
 pub async fn check_data(command: Command, volume: &Rc<Volume>, context: &str) {
     for (byte, core) in (1..).zip(&cores(volume)) {
-        let byte = if byte == 2 && command == Command::AddCore { 0 } else { byte };
+        let is_new = matches!(command, Command::AddCore | Command::AddCoreBelow);
+        let byte = if byte == 2 && is_new { 0 } else { byte };
         for block in 0..BLOCKS {
             let back = Buffer::zeroed(4096);
             let read = core.read(block * 8192, &back).await;

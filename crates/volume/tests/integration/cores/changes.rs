@@ -8,10 +8,11 @@ use headpond_block::{BlockDevice, Buffer, BufferPool, DeviceError, PoolConfig};
 use headpond_raid::{JournalError, Occupied, journal_of};
 use headpond_sim::Medium;
 use headpond_volume::{
-    AddCoreError, ChangeMembersError, Devices, Dirty, FurtherCoreDescription, NewJournal,
-    RemoveCoreError, Volume,
+    CallerError, ChangeMembersError, CoreChangeError, Description, Devices, Dirty,
+    FurtherCoreDescription, NewJournal, Volume,
 };
 use headpond_witness::Workload;
+use std::cell::RefCell;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -22,11 +23,15 @@ fn cores_come_and_go_while_the_others_are_served() {
         let volume = machine.open(&runtime, &sim, 1).await;
         dirty(&volume).await;
         let device = volume.core_device("c1").unwrap();
-        let error = volume.remove_core("c1").await.unwrap_err();
-        assert!(matches!(error, RemoveCoreError::HasCache { .. }), "{error}");
-        volume.detach(Dirty::Clean).await.unwrap();
-        let error = volume.remove_core("c9").await.unwrap_err().to_string();
-        assert!(error.contains("there are: c1, c2"), "{error}");
+        let kept = RefCell::new(Vec::new());
+        let keep = |description: &Description| -> Result<(), CallerError> {
+            kept.borrow_mut().push(description.clone());
+            Ok(())
+        };
+        let [first, second] = [21, 22].map(Uuid::from_u128);
+        let error = volume.remove_core("c9", first, &keep).await.unwrap_err().to_string();
+        assert!(error.contains("there are: c1, c2") && kept.borrow().is_empty(), "{error}");
+        check_dirt(&volume, "refused").await;
         let clients = Clients::new(3, 1);
         let load: Vec<_> = clients.on(&volume, &runtime).into_iter().enumerate().collect();
         let tasks: Vec<_> = load
@@ -37,8 +42,10 @@ fn cores_come_and_go_while_the_others_are_served() {
                 runtime.spawn(async move { client.run(&busy, 3).await })
             })
             .collect();
-        let gone = volume.remove_core("c1").await.unwrap();
+        let gone = volume.remove_core("c1", first, &keep).await.unwrap();
         assert_eq!(gone, further(1));
+        let told: Vec<_> = kept.take().iter().map(|it| it.further_cores.len()).collect();
+        assert_eq!(told, [1, 1], "before the core goes, and before the cache is back");
         let refused = (&*device as &dyn BlockDevice).write(0, Buffer::zeroed(4096)).await;
         assert!(refused.as_ref().is_err_and(DeviceError::is_gone));
         // It has what was written to it, as a volume of its own.
@@ -58,9 +65,10 @@ fn cores_come_and_go_while_the_others_are_served() {
         assert!(error.is_refusal() && error.to_string().contains("is member"), "{error}");
         let anew = headpond_volume::CreateOptions { occupied: Occupied::Overwrite, ..CREATE };
         let made = volume.make_core(new.clone(), members(), &anew, pool.clone()).await.unwrap();
-        volume.add_core(made).await.unwrap();
+        volume.add_core(made, second, &keep).await.unwrap();
+        assert_eq!(volume.description().cache, machine.described().cache, "as it was set");
         let again = volume.make_core(new, members(), &anew, pool).await.err().expect("it is there");
-        assert!(matches!(again, AddCoreError::Description(_)), "{again}");
+        assert!(matches!(again, CoreChangeError::Description(_)), "{again}");
         for task in tasks {
             task.await.unwrap();
         }
@@ -70,12 +78,10 @@ fn cores_come_and_go_while_the_others_are_served() {
         let status = volume.status();
         let ids: Vec<u16> = status.cores.iter().map(|core| core.id).collect();
         assert_eq!(ids, [1, 3, 2], "a number stays with its core");
-        let cache = machine.described().cache.unwrap();
-        let (disk, identity) = (machine.disk(&machine.cache, &runtime, &sim), Uuid::from_u128(12));
-        let made = volume.make_cache(disk, cache, identity, Occupied::Overwrite).await.unwrap();
-        volume.attach(made, &|_| Ok(())).await.unwrap();
         let kept = volume.description();
         volume.stop().await.unwrap();
+        let stopped = volume.set(&["mode=write-through".parse().unwrap()]).unwrap_err();
+        assert!(stopped.to_string().contains("is being stopped"), "{stopped}");
         let devices = machine.devices(&runtime, &sim, 4);
         let volume = Rc::new(Volume::open(&runtime, &kept, devices, careful()).await.unwrap());
         let cores = devices_of(&volume);
