@@ -11,7 +11,12 @@
 mod scale;
 
 use headpond_block::Runtime;
+use headpond_block::memory::ReservedMemory;
 use scale::{Full, processor_time};
+
+/// The daemon's: with large pages for what is large.
+#[global_allocator]
+static MEMORY: ReservedMemory = ReservedMemory::new();
 
 const EVERY: u64 = 256 << 20;
 

@@ -198,7 +198,7 @@ impl Decoder {
         mut visit: impl FnMut(&[Sequence], &CheckpointRun, &[u32]) -> Result<(), FormatError>,
     ) -> Result<(), FormatError> {
         self.rest.extend_from_slice(bytes);
-        let rest = std::mem::take(&mut self.rest);
+        let mut rest = std::mem::take(&mut self.rest);
         let mut at = 0;
         while self.table.len() < self.segments && rest.len() - at >= 8 {
             self.table.push(Sequence(get_u64(&rest, at)));
@@ -214,7 +214,9 @@ impl Decoder {
             visit(&self.table, &run, &self.checksums)?;
             at = end;
         }
-        self.rest.extend_from_slice(&rest[at..]);
+        // Its memory stays: fresh pages for every piece cost more than what is done with them.
+        rest.drain(..at);
+        self.rest = rest;
         Ok(())
     }
 
