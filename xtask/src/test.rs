@@ -60,8 +60,9 @@ pub fn run(workspace: &Path, options: &Options) -> Result<bool> {
 
 /// The mistakes on purpose are compiled into these binaries alone.
 fn judge_the_judge(workspace: &Path, skip_log: &Path, tally: &mut Tally) -> Result<()> {
-    const DEFECTS: [&str; 6] =
-        ["--package", "headpond-swarm", "--features", "defects", "--test", "defects"];
+    // Of the whole workspace, so that what others made is compiled as it is.
+    const DEFECTS: [&str; 5] =
+        ["--workspace", "--features", "headpond-swarm/defects", "--test", "defects"];
     let options = Options { cargo: DEFECTS.map(String::from).into() };
     let status = run_cargo(workspace, &options, skip_log, tally)?;
     tally.finish(status.success());

@@ -11,7 +11,6 @@ use std::time::Duration;
 use uuid::Uuid;
 
 const MEMBER_BYTES: u64 = 1 << 40;
-const MEASURED: Duration = Duration::from_secs(60);
 /// Small enough for every region to be marked in the intent bitmap before anything is measured.
 const WORKED_ON_BYTES: u64 = 64 << 30;
 const STRIP_BYTES: u64 = 64 << 10;
@@ -28,6 +27,8 @@ struct Shape {
     depth: u64,
     /// Writes, of ten requests.
     writes: u64,
+    /// How long, each time.
+    measured: Duration,
     pace: Pace,
 }
 
@@ -41,6 +42,7 @@ const DISKS: Shape = Shape {
     model: "hdd-7k2-4t",
     depth: 16,
     writes: 3,
+    measured: Duration::from_secs(60),
     pace: Pace { floor: Size(10 << 20), ceiling: None },
 };
 
@@ -89,7 +91,7 @@ impl Shape {
 
     /// The latency that one request of a hundred exceeds: random requests of 4 KiB.
     async fn slowest_of_a_hundred(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Duration {
-        one_of_a_hundred(self.latencies(volume, runtime, MEASURED).await)
+        one_of_a_hundred(self.latencies(volume, runtime, self.measured).await)
     }
 
     async fn latencies(
@@ -285,11 +287,11 @@ fn a_rebuild_onto_distributed_spares_comes_near_its_floor_beside_full_queues() {
     assert!(rate * 4 >= shape.pace.floor.0 * 3, "{rate} bytes a second");
 }
 
-/// Forty drives of 4 GiB in stripes of 10, of which 8 are data: all of them read and write what one
+/// Forty drives of 1 GiB in stripes of 10, of which 8 are data: all of them read and write what one
 /// drive would have to write. Going back and forth between what they read takes its share.
 #[test]
 fn a_rebuild_onto_spare_space_takes_less_than_half_of_one_onto_a_drive() {
-    let forty = Shape { drives: 40, bytes: 4 << 30, ..DISKS };
+    let forty = Shape { drives: 40, bytes: 1 << 30, ..DISKS };
     let dedicated = Shape { spread: Some(Spread { width: 10, spares: 0 }), ..forty }.alone();
     let distributed = Shape { spread: Some(Spread { width: 10, spares: 2 }), ..forty }.alone();
     assert!(distributed * 2 <= dedicated, "{distributed:?} and {dedicated:?}");
@@ -298,7 +300,8 @@ fn a_rebuild_onto_spare_space_takes_less_than_half_of_one_onto_a_drive() {
 /// Alone it would go at 2 GB/s: what a lone request may feel of it allows a tenth of that.
 #[test]
 fn beside_one_request_at_a_time_a_rebuild_of_flash_goes_far_above_its_floor() {
-    let flash = Shape { raid: Level::Raid5, model: "nvme-dc-2t", depth: 1, ..DISKS };
+    let measured = Duration::from_secs(25);
+    let flash = Shape { raid: Level::Raid5, model: "nvme-dc-2t", depth: 1, measured, ..DISKS };
     let Felt { quiet, rebuilding, rate, .. } = flash.felt();
     assert!(rebuilding <= 2 * quiet, "{rebuilding:?} where it takes {quiet:?}");
     assert!(rate >= 15 * flash.pace.floor.0, "{rate} bytes a second");
