@@ -13,7 +13,7 @@
 //! - A removed core can be opened as a volume of its own.
 
 use crate::CreateError;
-use crate::cores::{Core, Cores, Places, Shape, StripesDiffer};
+use crate::cores::{Core, Cores, Shape, StripesDiffer};
 use crate::create::{CoreFacts, CreateOptions, array_options, cache_options};
 use crate::description::{Description, DescriptionError, FurtherCoreDescription};
 use crate::exchange::{CallerError, Keep};
@@ -21,8 +21,9 @@ use crate::lifecycle::{AttachError, DetachError, Dirty, check_below};
 use crate::open::begin;
 use crate::tier::TierError;
 use crate::volume::{BusyError, Volume};
-use headpond_block::{BlockDevice, BufferPool, DeviceError, Outcome};
+use headpond_block::{BlockDevice, BufferPool, DeviceError};
 use headpond_raid::{AssembleError, AssembleOptions, Occupied, Tuning, prepare};
+use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -31,6 +32,8 @@ pub struct NewCore {
     described: FurtherCoreDescription,
     core: Rc<Core>,
     members: Vec<Rc<dyn BlockDevice>>,
+    /// Whether a description that was kept may name it.
+    is_named: Cell<bool>,
 }
 
 /// Why the cores are what they were, or what else went wrong when they were changed.
@@ -57,7 +60,9 @@ pub enum CoreChangeError {
     /// The same.
     #[error("the caches are in the way: {0}")]
     InTheWay(#[from] DetachError),
-    #[error("the description could not be kept: {0}")]
+    #[error("the cores stay as they were: an array could not record that one leaves: {0}")]
+    Record(DeviceError),
+    #[error("the cores stay as they were: the description could not be kept: {0}")]
     Keep(CallerError),
     #[error("the core is removed, and its array was not stopped in order: {0}")]
     Array(#[from] DeviceError),
@@ -91,6 +96,7 @@ impl CoreChangeError {
             | Self::Stripes(_)
             | Self::Busy(_) => true,
             Self::Assemble(_)
+            | Self::Record(_)
             | Self::Keep(_)
             | Self::Array(_)
             | Self::Emptied(_)
@@ -102,13 +108,12 @@ impl CoreChangeError {
 }
 
 impl NewCore {
-    /// The devices are no members of anything any more.
-    async fn give_up(&self) -> Outcome {
-        self.core.array.stop().await?;
+    /// The devices are no members of anything any more, as far as they answer.
+    async fn give_up(&self) {
+        let _ = self.core.array.stop().await;
         for member in &self.members {
-            headpond_raid::erase(&**member).await?;
+            let _ = headpond_raid::erase(&**member).await;
         }
-        Ok(())
     }
 }
 
@@ -125,6 +130,7 @@ impl Volume {
         options: &CreateOptions,
         pool: BufferPool,
     ) -> Result<NewCore, CoreChangeError> {
+        let _change = self.begin_change()?;
         let description = self.description_with_core(&described);
         description.check()?;
         let guard = |device| self.ownership.guard(device);
@@ -135,9 +141,11 @@ impl Volume {
         let record = record.map_err(CreateError::from)?;
         let layout = record.layout().map_err(headpond_raid::CreateError::from);
         let planned = Shape::planned(&layout.map_err(CreateError::from)?);
-        let mut shapes: Vec<Shape> = self.cores().shapes();
-        shapes.push(planned);
-        Places::of(&shapes)?;
+        let cores = self.cores();
+        let mut arrays = cores.arrangement();
+        arrays.push((described.uuid, planned));
+        let facts = CoreFacts::new(&arrays, cores.generation())?;
+        self.consider_cache(&description, &cores, &facts)?;
         let offered = self.geometry().logical_block_bytes;
         if record.logical_block_bytes > offered {
             let (volume, core) = (description.name, record.logical_block_bytes);
@@ -152,7 +160,7 @@ impl Volume {
         let (array, _) = begin(prepare(&self.runtime, members.clone(), how).await?).await?;
         description.array.apply_to(&array);
         let core = Core::new(described.id, described.name.clone(), array, &self.runtime);
-        Ok(NewCore { described, core, members })
+        Ok(NewCore { described, core, members, is_named: Cell::new(false) })
     }
 
     fn description_with_core(&self, core: &FurtherCoreDescription) -> Description {
@@ -174,8 +182,8 @@ impl Volume {
         keep: Keep<'_>,
     ) -> Result<(), CoreChangeError> {
         let added = self.try_to_add(&new, identity, keep).await;
-        if added.is_err() && !self.has_core(new.described.id, new.described.uuid) {
-            let _ = new.give_up().await;
+        if !new.is_named.get() {
+            new.give_up().await;
         }
         added
     }
@@ -190,12 +198,17 @@ impl Volume {
         let description = self.description_with_core(&new.described);
         description.check()?;
         let cores = self.cores().with(Rc::clone(&new.core))?;
-        self.consider_cache(&description, &cores)?;
+        self.consider_cache(&description, &cores, &CoreFacts::of(&cores))?;
         self.without_caches(identity, keep, self.put_core(new, keep)).await
     }
 
     async fn put_core(&self, new: &NewCore, keep: Keep<'_>) -> Result<(), CoreChangeError> {
-        self.keep_before(&self.description_with_core(&new.described), keep)?;
+        new.is_named.set(true);
+        let kept = self.keep_before(&self.description_with_core(&new.described), keep);
+        kept.map_err(|(error, is_back)| {
+            new.is_named.set(!is_back);
+            error
+        })?;
         let held = self.front.hold().await;
         // Not before: another one may have grown.
         let cores = self.cores().with(Rc::clone(&new.core)).expect("their stripes stay");
@@ -203,11 +216,6 @@ impl Volume {
         self.description.borrow_mut().further_cores.push(new.described.clone());
         self.begin_upkeep();
         Ok(())
-    }
-
-    fn has_core(&self, id: u16, uuid: Uuid) -> bool {
-        let description = self.description.borrow();
-        description.further_cores.iter().any(|core| core.id == id && core.uuid == uuid)
     }
 
     /// Takes a further core away, under load; answers with what it was. Requests to it fail from
@@ -236,7 +244,8 @@ impl Volume {
             return Err(CoreChangeError::NoCore { volume, name, known });
         };
         description.further_cores.retain(|core| core.id != described.id);
-        self.consider_cache(&description, &self.cores().without(described.id))?;
+        let rest = self.cores().without(described.id);
+        self.consider_cache(&description, &rest, &CoreFacts::of(&rest))?;
         self.without_caches(identity, keep, self.take_core(&described, keep)).await?;
         Ok(described)
     }
@@ -249,41 +258,63 @@ impl Volume {
         let cores = self.cores();
         let leaving = cores.iter().map(|(core, _)| core).find(|core| core.id == described.id);
         let leaving = Rc::clone(leaving.expect("the description names what there is"));
-        if leaving.array.owner().is_some() {
-            // Alone it would be refused for a cache that it lacks.
-            leaving.array.set_owner(None).await.map_err(DetachError::from)?;
+        // Its description is kept as it is now: nobody takes a role from here on.
+        leaving.upkeep.stop().await;
+        if let Err(error) = self.let_core_go(&leaving, keep).await {
+            leaving.upkeep.begin_again();
+            return Err(error);
         }
-        let mut description = self.description();
-        description.further_cores.retain(|core| core.id != described.id);
-        self.keep_before(&description, keep)?;
         let held = self.front.hold().await;
-        // It may have grown meanwhile, or another one.
+        // Not before: another one may have grown.
         self.replace_cores(self.cores().without(described.id), &held);
         self.description.borrow_mut().further_cores.retain(|core| core.id != described.id);
         drop(held);
-        leaving.upkeep.stop().await;
         Ok(leaving.array.stop().await?)
     }
 
-    /// What cannot be kept is not to come true, whatever of it was.
-    fn keep_before(&self, next: &Description, keep: Keep<'_>) -> Result<(), CoreChangeError> {
+    /// What is recorded and kept before a core goes.
+    async fn let_core_go(&self, leaving: &Core, keep: Keep<'_>) -> Result<(), CoreChangeError> {
+        if leaving.array.owner().is_some() {
+            // Alone it would be refused for a cache that it lacks.
+            leaving.array.set_owner(None).await.map_err(CoreChangeError::Record)?;
+        }
+        let generation = leaving.array.owner_generation();
+        if generation > 0 {
+            // That of all of them does not fall: a copy of the cache that was lost would be newer.
+            let first = Rc::clone(&self.cores().first().array);
+            first.raise_owner_generation(generation).await.map_err(CoreChangeError::Record)?;
+        }
+        let mut description = self.description();
+        description.further_cores.retain(|core| core.id != leaving.id);
+        self.keep_before(&description, keep).map_err(|(error, _)| error)
+    }
+
+    /// What cannot be kept is not to come true, whatever of it was. Whether what was kept before is
+    /// again, stands beside the error.
+    fn keep_before(
+        &self,
+        next: &Description,
+        keep: Keep<'_>,
+    ) -> Result<(), (CoreChangeError, bool)> {
         keep(next).map_err(|error| {
-            let _ = keep(&self.description());
-            CoreChangeError::Keep(error)
+            let is_back = keep(&self.description()).is_ok();
+            (CoreChangeError::Keep(error), is_back)
         })
     }
 
-    /// What can be said against the cache in front of these cores, while it is as it was.
+    /// What can be said against the cache in front of other cores, while it is as it was.
     fn consider_cache(
         &self,
         description: &Description,
         cores: &Cores,
+        facts: &CoreFacts,
     ) -> Result<(), CoreChangeError> {
         let Some(cached) = self.cached() else { return Ok(()) };
         check_below(description, cores).map_err(CoreChangeError::Unfit)?;
-        let options = cache_options(description, Uuid::nil(), &CoreFacts::of(cores));
+        let options = cache_options(description, Uuid::nil(), facts);
         headpond_cache::consider(&*cached.device, &options)
-            .map_err(|error| CoreChangeError::Unfit(CreateError::from(error).into()))
+            .map_err(|error| CoreChangeError::Unfit(CreateError::from(error).into()))?;
+        Ok(self.consider_dirt(Dirty::Clean)?)
     }
 
     /// Changes what lies below the caches. They are written back before, and empty afterwards.

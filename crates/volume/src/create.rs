@@ -255,7 +255,7 @@ pub(crate) struct CoreFacts {
 }
 
 impl CoreFacts {
-    fn new(arrays: &[(Uuid, Shape)], generation: u64) -> Result<Self, StripesDiffer> {
+    pub fn new(arrays: &[(Uuid, Shape)], generation: u64) -> Result<Self, StripesDiffer> {
         let shapes: Vec<Shape> = arrays.iter().map(|(_, shape)| *shape).collect();
         let bytes = Places::of(&shapes)?.end();
         Ok(Self { identity: identity(arrays), bytes, generation })

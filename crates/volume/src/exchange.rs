@@ -364,7 +364,8 @@ impl Volume {
         occupied: Occupied,
         keep: Keep<'_>,
     ) -> Result<(), AttachError> {
-        let new = self.make_cache(device, described, identity, occupied).await?;
+        let mut new = self.make_cache(device, described, identity, occupied).await?;
+        new.renew_copies(self.description.borrow().cache.as_ref());
         self.put_cache(new, keep).await
     }
 

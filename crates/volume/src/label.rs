@@ -15,7 +15,7 @@ impl CoreLabel for ArrayLabels {
         Box::pin(async {
             let raise = |array: &Rc<Array>| -> LocalFuture<'_, Outcome> {
                 let array = Rc::clone(array);
-                Box::pin(async move { array.bump_owner_generation().await })
+                Box::pin(async move { array.raise_owner_generation(1).await })
             };
             let raised = join_all(self.0.iter().map(raise).collect()).await;
             raised.into_iter().reduce(|one, other| one.or(other)).expect("a volume has a core")

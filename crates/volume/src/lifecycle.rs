@@ -40,6 +40,19 @@ pub struct NewCache {
     superblock: Superblock,
 }
 
+impl NewCache {
+    /// On the same copies as the one that is described now: a spare may have taken a copy's place
+    /// while it was made.
+    pub(crate) fn renew_copies(&mut self, now: Option<&CacheDescription>) {
+        let Some(now) = now else { return };
+        let uuid = |cache: &CacheDescription| cache.mirror.as_ref().map(|mirror| mirror.uuid);
+        if uuid(now).is_some() && uuid(now) == uuid(&self.described) {
+            (self.described.device, self.described.mirror) =
+                (now.device.clone(), now.mirror.clone());
+        }
+    }
+}
+
 /// What becomes of dirty data when a cache is detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dirty {
@@ -296,7 +309,9 @@ impl Volume {
 
     /// Whether there is too much in the cache for it to be taken away, while the tier is as it was.
     pub(crate) fn consider_dirt(&self, dirty: Dirty) -> Result<(), DetachError> {
-        self.cached().map_or(Ok(()), |cached| check_dirt(&cached, dirty))
+        // Otherwise what the tier still has to write may take the place of what is damaged.
+        let is_said = self.tier().is_none_or(|tier| tier.dirty_bytes() == 0);
+        self.cached().filter(|_| is_said).map_or(Ok(()), |cached| check_dirt(&cached, dirty))
     }
 
     /// Answers with its device, unless only the description names one; the description still does.
@@ -408,10 +423,12 @@ impl Volume {
     }
 }
 
-/// What can be said against a cache in front of these cores, whatever it lies on.
+/// What can be said against a cache in front of the cores that are described, whatever it lies on;
+/// these are the ones that there are by now.
 pub(crate) fn check_below(description: &Description, cores: &Cores) -> Result<(), AttachError> {
     description.check_new()?;
-    if !cores.is_single() && cores.arrays().iter().any(|array| array.is_growing()) {
+    let is_single = description.further_cores.is_empty();
+    if !is_single && cores.arrays().iter().any(|array| array.is_growing()) {
         return Err(AttachError::Growing { volume: description.name.clone() });
     }
     let core_bytes = cores.first().array.layout().array_bytes();

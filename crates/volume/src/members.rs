@@ -275,16 +275,13 @@ impl Volume {
         device: &str,
         uuid: Uuid,
     ) -> Result<(), ChangeMembersError> {
-        let listed = self.lists_of(core, |lists| (lists.members.clone(), lists.spares.clone()));
+        let word = self.lists_of(core, |lists| lists.word_of(device, &self.kept));
         self.forget_device(core, device);
         self.kept.tell(&self.description());
         let removed = core.array.remove_spare(uuid).await;
         if removed.is_err() && core.array.spare_on(device).is_some() {
-            let (members, spares) = listed;
-            self.lists_of(core, |lists| {
-                *lists.members = members;
-                *lists.spares = spares;
-            });
+            // This one alone: another spare may have taken a role meanwhile.
+            self.lists_of(core, |lists| lists.spares.extend(word));
         }
         Ok(removed?)
     }
@@ -515,7 +512,13 @@ impl CoreDescription {
 
 impl Lists<'_> {
     fn names(&self, device: &str, kept: &Kept) -> bool {
-        self.members.iter().chain(&*self.spares).any(|word| kept.name_of(word) == device)
+        self.word_of(device, kept).is_some()
+    }
+
+    /// What is listed of that device.
+    fn word_of(&self, device: &str, kept: &Kept) -> Option<String> {
+        let mut words = self.spares.iter().chain(&*self.members);
+        words.find(|word| kept.name_of(word) == device).cloned()
     }
 
     fn forget(self, device: &str, kept: &Kept) {

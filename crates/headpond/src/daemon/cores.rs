@@ -37,11 +37,13 @@ impl Desk {
         let made = self.volume.make_core(described.clone(), members, &options, self.pool());
         let made = made.await.map_err(not_changed)?;
         let added = self.volume.add_core(made, Uuid::new_v4(), &|it| self.keep(it)).await;
-        self.places.save(&self.volume.description())?;
-        if self.volume.core_device(&described.name).is_some() {
+        let saved = self.places.save(&self.volume.description());
+        let is_refused = added.as_ref().is_err_and(CoreChangeError::is_refusal);
+        if !is_refused && self.volume.core_device(&described.name).is_some() {
             self.offer(&described.name)?;
         }
         added.map_err(not_changed)?;
+        saved?;
         self.status()
     }
 
@@ -57,29 +59,36 @@ impl Desk {
                 .err()
                 .map_or_else(|| anyhow!("{name} came meanwhile"), not_changed));
         };
-        self.refuse_name(&own)?;
+        self.refuse_name(&own, described)?;
         let alone = description.of_core_alone(described, own);
         alone.check().map_err(|error| Failure::refused(error.to_string()))?;
         let export = description.array_name(name);
         self.refuse_clients(&export)?;
         let is_kept = Cell::new(false);
-        let keep = |description: &Description| -> Result<(), CallerError> {
-            if description.further_cores.iter().all(|core| core.name != *name) && !is_kept.get() {
-                self.refuse_name(&alone.name)?;
-                // Named twice for a moment rather than nowhere: a device serves one at a time.
-                self.places.save(&alone)?;
+        let keep = |next: &Description| -> Result<(), CallerError> {
+            let is_it = |core: &&FurtherCoreDescription| core.name == *name;
+            let now = self.volume.description();
+            let leaving = now.further_cores.iter().find(is_it);
+            if let Some(leaving) =
+                leaving.filter(|_| !next.further_cores.iter().any(|it| is_it(&it)))
+            {
+                self.refuse_name(&alone.name, leaving)?;
+                self.refuse_clients(&export)?;
                 is_kept.set(true);
+                // Named twice for a moment rather than nowhere: a device serves one at a time.
+                self.places.save(&now.of_core_alone(leaving, alone.name.clone()))?;
             }
-            self.keep(description)
+            self.keep(next)
         };
         let removed = self.volume.remove_core(name, Uuid::new_v4(), &keep).await;
-        match self.volume.core_device(name) {
-            Some(_) if is_kept.get() => self.places.forget(&alone.name)?,
-            Some(_) => {}
-            None => drop(self.exports.remove(&export)),
+        let saved = self.places.save(&self.volume.description());
+        if self.volume.core_device(name).is_none() {
+            self.exports.remove(&export);
+        } else if is_kept.get() && saved.is_ok() && self.places.exists(&alone.name) {
+            self.places.forget(&alone.name)?;
         }
-        self.places.save(&self.volume.description())?;
         removed.map_err(not_changed)?;
+        saved?;
         self.status()
     }
 
@@ -88,9 +97,11 @@ impl Desk {
         offer(&self.volume, &self.exports, core)
     }
 
-    /// A core that leaves is a volume of its own.
-    fn refuse_name(&self, own: &str) -> Result<()> {
-        match self.places.exists(own) {
+    /// A core that leaves is a volume of its own; it may be described as that from a time before,
+    /// when the power went.
+    fn refuse_name(&self, own: &str, leaving: &FurtherCoreDescription) -> Result<()> {
+        let is_it = |found: Description| found.uuid == leaving.uuid;
+        match self.places.exists(own) && !self.places.load(own).is_ok_and(is_it) {
             false => Ok(()),
             true => Err(Failure::refused(format!(
                 "the core would be volume {own}, and there is one: `headpond destroy {own}` removes it"

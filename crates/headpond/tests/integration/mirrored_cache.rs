@@ -227,6 +227,32 @@ fn a_core_comes_and_goes_below_copies_one_of_which_is_lost_and_beside_their_spar
     assert_eq!(daemon.wait(), 0);
 }
 
+/// What a core counted of the caches in front of it must not go with it: the copy that was lost
+/// would have the newest cache.
+#[test]
+fn a_copy_that_was_lost_is_out_of_date_after_a_core_has_left() {
+    let user = User::new();
+    let [_, b] = create(&user);
+    let daemon = user.serve("v");
+    let members = ["d.img", "e.img"].map(|name| user.file(name, 64 * MIB));
+    user.ok(&["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]]);
+    for _ in 0..6 {
+        user.ok(&["cache", "purge", "v", "--flush"]);
+    }
+    user.ok(&["array", "pause", "v", "--cache"]);
+    user.ok(&["array", "fail", "v", &b, "--cache"]);
+    user.ok(&["core", "remove", "v", "logs"]);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("v");
+    assert_eq!(mirror_of(&user)["array"]["state"], "degraded");
+    user.ok(&["array", "resume", "v", "--cache"]);
+    user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
+    assert_eq!(mirror_of(&user)["array"]["state"], "healthy");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
 #[test]
 fn a_tier_of_several_devices_is_refused_as_a_tier() {
     let user = User::new();

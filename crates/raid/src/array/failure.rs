@@ -181,7 +181,7 @@ impl Array {
         self.recorder.record().uuid
     }
 
-    /// What the owner of the array last raised by [`Array::bump_owner_generation`].
+    /// What the owner of the array last raised by [`Array::raise_owner_generation`].
     pub fn owner_generation(&self) -> u64 {
         self.recorder.record().owner_generation
     }
@@ -217,9 +217,9 @@ impl Array {
     ///
     /// # Errors
     /// Where the array has lost too many members.
-    pub async fn bump_owner_generation(&self) -> Outcome {
+    pub async fn raise_owner_generation(&self, by: u64) -> Outcome {
         self.check_halves_agree("disown a cache before it is put together again, to grow")?;
-        self.change_record(|record| record.owner_generation += 1).await
+        self.change_record(|record| record.owner_generation += by).await
     }
 
     /// Writes a record to every active member that does not carry its event yet.

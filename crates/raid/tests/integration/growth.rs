@@ -275,12 +275,12 @@ fn while_an_array_grows_nothing_else_changes_its_members() {
         is_refused(&array).await;
         let owner = Some(Uuid::from_u128(1));
         assert!(array.set_owner(owner).await.is_err(), "the second halves would not have it");
-        assert!(array.bump_owner_generation().await.is_err());
+        assert!(array.raise_owner_generation(1).await.is_err());
         array.stop().await.unwrap();
         let array = start(&members[..4]).await.array;
         is_refused(&array).await;
         array.set_owner(owner).await.unwrap();
-        array.bump_owner_generation().await.unwrap();
+        array.raise_owner_generation(1).await.unwrap();
         array.fail(Role(1)).await.unwrap();
         assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
         let back = array.re_add(members[1].clone(), Uuid::from_u128(46)).await;
@@ -330,7 +330,7 @@ fn an_array_grows_again_and_again() {
         for after in 4..=6 {
             // More superblocks of the smaller array than the larger one comes to.
             for _ in 0..60 {
-                array.bump_owner_generation().await.unwrap();
+                array.raise_owner_generation(1).await.unwrap();
             }
             array.begin_growth(&additions(&members[after - 1..after])).await.unwrap();
             array.stop().await.unwrap();

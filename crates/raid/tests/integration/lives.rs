@@ -16,7 +16,7 @@ use headpond_sim::Ended;
 async fn uneventful(devices: Devices) -> Result<(), AssembleError> {
     let Assembled { array, missing, stale, .. } = attempt(devices).await?;
     assert_eq!((missing, stale), (Vec::new(), Vec::new()));
-    array.bump_owner_generation().await.unwrap();
+    array.raise_owner_generation(1).await.unwrap();
     write(&array, 0, &[1; 512]).await.unwrap();
     array.stop().await.unwrap();
     Ok(())

@@ -97,7 +97,7 @@ fn who_cannot_come_back_is_told_why_and_stays_as_it_is() {
         assert!(matches!(error, ReturnError::Foreign { .. }), "{error}");
         old_image.memory().copy_from_buffer(members[1].memory());
         for _ in 0..3 {
-            array.bump_owner_generation().await.unwrap();
+            array.raise_owner_generation(1).await.unwrap();
         }
         array.fail(Role(1)).await.unwrap();
         let error = refused(&old_image).await;

@@ -420,7 +420,7 @@ fn the_owners_generation_is_on_every_member_when_it_was_raised() {
         let members = devices(4, 8, &runtime);
         let array = new_array(&members, &options(Level::Raid5, 1)).await;
         assert_eq!(array.owner_generation(), 0);
-        array.bump_owner_generation().await.unwrap();
+        array.raise_owner_generation(1).await.unwrap();
         for member in &members {
             let Inspection::Member(found) = inspect(&**member).await.unwrap() else {
                 panic!("a member")

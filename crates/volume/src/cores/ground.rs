@@ -137,7 +137,7 @@ impl Ground {
         self.gate.until_released().await;
         let _busy = self.gate.begin();
         let array = self.recording_array()?;
-        let outcome = array.bump_owner_generation().await;
+        let outcome = array.raise_owner_generation(1).await;
         Ok((array, outcome))
     }
 

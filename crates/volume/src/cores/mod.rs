@@ -1,7 +1,8 @@
 //! The arrays of a volume, and what they record of the cache in front of them.
 //!
 //! Each records the cache as its owner, with a generation of its own. The cache records one: the
-//! sum of theirs. None ever falls, so the sum is what it was only where each is what it was.
+//! sum of theirs. None ever falls, so the sum is what it was only where each is what it was. Where
+//! a core leaves, the first takes over what it adds to the sum.
 //!
 //! **Invariants**
 //! - What the first core records decides whether the volume has a cache. It is written last where
@@ -182,8 +183,9 @@ impl Cores {
         self.span.iter().for_each(|span| span.reset_failed_flushes());
     }
 
-    pub fn shapes(&self) -> Vec<Shape> {
-        self.list.iter().map(|core| core.shape()).collect()
+    /// What lies where, in order of address.
+    pub fn arrangement(&self) -> Vec<(Uuid, Shape)> {
+        self.list.iter().map(|core| (core.array.uuid(), core.shape())).collect()
     }
 
     /// How all arrays work from now on.
@@ -217,9 +219,7 @@ impl Cores {
 
     /// Which arrays lie where.
     pub fn identity(&self) -> Uuid {
-        let arrays: Vec<_> =
-            self.list.iter().map(|core| (core.array.uuid(), core.shape())).collect();
-        identity(&arrays)
+        identity(&self.arrangement())
     }
 
     /// Records the cache in front of all of them: what is written from now on may be in it alone.
@@ -257,7 +257,7 @@ impl Cores {
         for core in &self.list {
             match core.array.owner() {
                 Some(_) => core.array.set_owner(None).await?,
-                None => core.array.bump_owner_generation().await?,
+                None => core.array.raise_owner_generation(1).await?,
             }
         }
         Ok(())
