@@ -1,11 +1,13 @@
 //! Giving a volume further cores while it is served, and taking them away.
 //!
 //! A cache knows blocks by addresses, and those change: it is written back and taken away before,
-//! and put back empty afterwards. Add: 1. the devices become an array, which nobody uses yet; 2. the
-//! caller keeps the description that names it; 3. requests are held for a moment; 4. the core has
-//! its place behind the others. Remove: 1. the caller keeps the description without it; 2. requests
-//! are held; 3. the core loses its place, and those behind it move up; 4. its array is stopped, with
-//! all that it holds.
+//! and put back empty afterwards.
+//!
+//! Add: 1. the devices become an array, which nobody uses yet; 2. the caller keeps the description
+//! that names it; 3. requests are held for a moment; 4. the core has its place behind the others.
+//! Remove: 1. work beside the requests ends; 2. the caller keeps the description without the core;
+//! 3. requests are held; 4. the core loses its place, and those behind it move up; 5. its array is
+//! stopped, with all that it holds.
 //!
 //! **Invariants**
 //! - There is no cache while the cores change, and nobody puts one there meanwhile.
