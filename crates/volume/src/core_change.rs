@@ -281,7 +281,7 @@ impl Volume {
             leaving.array.set_owner(None).await.map_err(CoreChangeError::Record)?;
         }
         let generation = leaving.array.owner_generation();
-        if generation > 0 {
+        if generation > 0 && self.description.borrow().cache.is_some() {
             // That of all of them does not fall: a copy of the cache that was lost would be newer.
             let first = Rc::clone(&self.cores().first().array);
             first.raise_owner_generation(generation).await.map_err(CoreChangeError::Record)?;
