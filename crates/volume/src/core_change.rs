@@ -19,7 +19,7 @@ use crate::cores::{Core, Cores, Shape, StripesDiffer};
 use crate::create::{CoreFacts, CreateOptions, array_options, cache_options};
 use crate::description::{Description, DescriptionError, FurtherCoreDescription};
 use crate::exchange::{CallerError, Keep};
-use crate::lifecycle::{AttachError, DetachError, Dirty, check_below};
+use crate::lifecycle::{AttachError, DetachError, Dirty, check_below, check_dirt};
 use crate::open::begin;
 use crate::tier::TierError;
 use crate::volume::{BusyError, Volume};
@@ -183,10 +183,16 @@ impl Volume {
         identity: Uuid,
         keep: Keep<'_>,
     ) -> Result<(), CoreChangeError> {
-        let added = self.try_to_add(&new, identity, keep).await;
+        // Held until its devices are free as well, where it does not come.
+        let change = self.begin_change();
+        let added = match &change {
+            Ok(_) => self.try_to_add(&new, identity, keep).await,
+            Err(_) => Ok(()),
+        };
         if !new.is_named.get() {
             new.give_up().await;
         }
+        change?;
         added
     }
 
@@ -196,7 +202,6 @@ impl Volume {
         identity: Uuid,
         keep: Keep<'_>,
     ) -> Result<(), CoreChangeError> {
-        let _change = self.begin_change()?;
         let description = self.description_with_core(&new.described);
         description.check()?;
         let cores = self.cores().with(Rc::clone(&new.core))?;
@@ -316,7 +321,7 @@ impl Volume {
         let options = cache_options(description, Uuid::nil(), facts);
         headpond_cache::consider(&*cached.device, &options)
             .map_err(|error| CoreChangeError::Unfit(CreateError::from(error).into()))?;
-        Ok(self.consider_dirt(Dirty::Clean)?)
+        Ok(check_dirt(&cached, Dirty::Clean)?)
     }
 
     /// Changes what lies below the caches. They are written back before, and empty afterwards.

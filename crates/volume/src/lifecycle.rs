@@ -440,7 +440,7 @@ pub(crate) fn check_below(description: &Description, cores: &Cores) -> Result<()
     Ok(())
 }
 
-fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+pub(crate) fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
     let device = || cached.device.name().clone();
     let (bytes, blocks) = (cached.dirty_bytes(), cached.lost_blocks());
     match dirty {

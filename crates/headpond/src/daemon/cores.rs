@@ -39,11 +39,10 @@ impl Desk {
         let added = self.volume.add_core(made, Uuid::new_v4(), &|it| self.keep(it)).await;
         let saved = self.places.save(&self.volume.description());
         let is_refused = added.as_ref().is_err_and(CoreChangeError::is_refusal);
-        if !is_refused && self.volume.core_device(&described.name).is_some() {
-            self.offer(&described.name)?;
-        }
+        let is_there = !is_refused && self.volume.core_device(&described.name).is_some();
+        let offered = if is_there { self.offer(&described.name) } else { Ok(()) };
         added.map_err(not_changed)?;
-        saved?;
+        saved.and(offered)?;
         self.status()
     }
 
@@ -81,11 +80,11 @@ impl Desk {
             self.keep(next)
         };
         let removed = self.volume.remove_core(name, Uuid::new_v4(), &keep).await;
-        let saved = self.places.save(&self.volume.description());
+        let mut saved = self.places.save(&self.volume.description());
         if self.volume.core_device(name).is_none() {
             self.exports.remove(&export);
         } else if is_kept.get() && saved.is_ok() && self.places.exists(&alone.name) {
-            self.places.forget(&alone.name)?;
+            saved = self.places.forget(&alone.name);
         }
         removed.map_err(not_changed)?;
         saved?;
@@ -100,7 +99,9 @@ impl Desk {
     /// A core that leaves is a volume of its own; it may be described as that from a time before,
     /// when the power went.
     fn refuse_name(&self, own: &str, leaving: &FurtherCoreDescription) -> Result<()> {
-        let is_it = |found: Description| found.uuid == leaving.uuid;
+        // One that has got a cache since is more than that.
+        let is_it =
+            |it: Description| it.uuid == leaving.uuid && it.cache.is_none() && it.tier.is_none();
         match self.places.exists(own) && !self.places.load(own).is_ok_and(is_it) {
             false => Ok(()),
             true => Err(Failure::refused(format!(
