@@ -30,8 +30,8 @@ impl Stage<'_> {
         };
         keep(&self.volume.description()).expect("it always can be kept");
         match switched {
-            Err(_) if self.excuses.borrow().errors => return Ok(()),
-            Err(error) => return Err(Offence::Command(error)),
+            Err(error) if !self.excuses.borrow().errors => return Err(Offence::Command(error)),
+            Err(_) => {}
             Ok(()) => self.tally.borrow_mut().cores_switched += 1,
         }
         Ok(())

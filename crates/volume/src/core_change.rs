@@ -171,6 +171,12 @@ impl Volume {
         description
     }
 
+    fn description_without_core(&self, id: u16) -> Description {
+        let mut description = self.description();
+        description.further_cores.retain(|core| core.id != id);
+        description
+    }
+
     /// Gives a new core its place, under load; the cache that is put back is to be known as
     /// `identity`. `keep` is given the description that names the core before it is used.
     ///
@@ -239,7 +245,7 @@ impl Volume {
         keep: Keep<'_>,
     ) -> Result<FurtherCoreDescription, CoreChangeError> {
         let _change = self.begin_change()?;
-        let mut description = self.description();
+        let description = self.description();
         let named = description.further_cores.iter().find(|core| core.name == name);
         let Some(described) = named.cloned() else {
             let known: Vec<&str> = description.further_cores.iter().map(|it| &*it.name).collect();
@@ -250,7 +256,7 @@ impl Volume {
             let (volume, name) = (description.name, name.to_owned());
             return Err(CoreChangeError::NoCore { volume, name, known });
         };
-        description.further_cores.retain(|core| core.id != described.id);
+        let description = self.description_without_core(described.id);
         let rest = self.cores().without(described.id);
         self.consider_cache(&description, &rest, &CoreFacts::of(&rest))?;
         self.without_caches(identity, keep, self.take_core(&described, keep)).await?;
@@ -274,7 +280,7 @@ impl Volume {
         let held = self.front.hold().await;
         // Not before: another one may have grown.
         self.replace_cores(self.cores().without(described.id), &held);
-        self.description.borrow_mut().further_cores.retain(|core| core.id != described.id);
+        self.description.replace(self.description_without_core(described.id));
         drop(held);
         Ok(leaving.array.stop().await?)
     }
@@ -291,9 +297,8 @@ impl Volume {
             let first = Rc::clone(&self.cores().first().array);
             first.raise_owner_generation(generation).await.map_err(CoreChangeError::Record)?;
         }
-        let mut description = self.description();
-        description.further_cores.retain(|core| core.id != leaving.id);
-        self.keep_before(&description, keep).map_err(|(error, _)| error)
+        self.keep_before(&self.description_without_core(leaving.id), keep)
+            .map_err(|(error, _)| error)
     }
 
     /// What cannot be kept is not to come true, whatever of it was. Whether what was kept before is
@@ -332,32 +337,22 @@ impl Volume {
         change: impl Future<Output = Result<(), CoreChangeError>>,
     ) -> Result<(), CoreChangeError> {
         let exchange = async {
-            match self.cached() {
-                Some(_) => self.without_cache(identity, keep, change).await,
-                None => change.await,
+            if self.cached().is_none() {
+                return change.await;
+            }
+            let device = self.take_cache(Dirty::Clean).await?.expect("there is a cache");
+            let changed = change.await;
+            let described = self.described_cache()?;
+            let put = self.put_new(device.clone(), described, identity, Occupied::Overwrite, keep);
+            let Err(back) = put.await else {
+                return changed.map_err(|change| CoreChangeError::Emptied(Box::new(change)));
+            };
+            self.leave_device(device, keep).await;
+            match changed {
+                Ok(()) => Err(CoreChangeError::Cacheless(back)),
+                Err(change) => Err(CoreChangeError::Neither { change: Box::new(change), back }),
             }
         };
         self.below_tier(Dirty::Clean, exchange).await
-    }
-
-    async fn without_cache(
-        &self,
-        identity: Uuid,
-        keep: Keep<'_>,
-        change: impl Future<Output = Result<(), CoreChangeError>>,
-    ) -> Result<(), CoreChangeError> {
-        let device = self.take_cache(Dirty::Clean).await?.expect("there is a cache");
-        let changed = change.await;
-        // Not before: a spare may have taken a copy's place meanwhile.
-        let described = self.described_cache()?;
-        let put = self.put_new(device.clone(), described, identity, Occupied::Overwrite, keep);
-        let Err(back) = put.await else {
-            return changed.map_err(|change| CoreChangeError::Emptied(Box::new(change)));
-        };
-        self.leave_device(device, keep).await;
-        match changed {
-            Ok(()) => Err(CoreChangeError::Cacheless(back)),
-            Err(change) => Err(CoreChangeError::Neither { change: Box::new(change), back }),
-        }
     }
 }

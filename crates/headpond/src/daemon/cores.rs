@@ -65,17 +65,15 @@ impl Desk {
         self.refuse_clients(&export)?;
         let is_kept = Cell::new(false);
         let keep = |next: &Description| -> Result<(), CallerError> {
-            let is_it = |core: &&FurtherCoreDescription| core.name == *name;
             let now = self.volume.description();
-            let leaving = now.further_cores.iter().find(is_it);
-            if let Some(leaving) =
-                leaving.filter(|_| !next.further_cores.iter().any(|it| is_it(&it)))
-            {
-                self.refuse_name(&alone.name, leaving)?;
+            let named =
+                |it: &Description| it.further_cores.iter().find(|core| core.name == *name).cloned();
+            if let (Some(leaving), None) = (named(&now), named(next)) {
+                self.refuse_name(&alone.name, &leaving)?;
                 self.refuse_clients(&export)?;
                 is_kept.set(true);
                 // Named twice for a moment rather than nowhere: a device serves one at a time.
-                self.places.save(&now.of_core_alone(leaving, alone.name.clone()))?;
+                self.places.save(&now.of_core_alone(&leaving, alone.name.clone()))?;
             }
             self.keep(next)
         };
