@@ -6,18 +6,22 @@ CARGO ?= cargo
 FUZZ_CHECK = CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 
 .DEFAULT_GOAL := help
-.PHONY: help try test bench fmt lint fuzz
+.PHONY: help try test conclusions bench fmt lint fuzz
 
 help: ## list these goals
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 try: ## see what Headpond does, on this machine, in a few minutes (no root, no spare disks)
 	@scripts/setup
+	@echo 'try: building Headpond, once: about four minutes on two processors'
 	@$(CARGO) run --release --package headpond -- try
 
 test: ## install the tools that tests use, where possible, and run every test
 	@scripts/setup --test
 	@$(CARGO) xtask test
+
+conclusions: ## the long tier: what models and engines are known to come to (minutes of simulation)
+	@$(CARGO) xtask test --conclusions
 
 bench: ## measure the hot paths beside their limits and rivals; writes target/bench.json
 	@scripts/setup --bench
@@ -25,13 +29,10 @@ bench: ## measure the hot paths beside their limits and rivals; writes target/be
 
 fmt: ## format the source
 	@$(CARGO) fmt --all
-	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 lint: ## check format, clippy, licences and the rules of this house
 	@$(CARGO) fmt --all --check
-	@$(CARGO) clippy --quiet --locked --workspace --all-targets -- -D warnings
-	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	@$(FUZZ_CHECK) $(CARGO) clippy --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz -- -D warnings
+	@$(FUZZ_CHECK) $(CARGO) clippy --quiet --locked --workspace --all-targets -- -D warnings
 	@$(CARGO) xtask tidy
 	@scripts/deny
 

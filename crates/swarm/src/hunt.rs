@@ -24,21 +24,13 @@ pub struct Hunt {
     /// Ends at the first failure.
     pub stops_at_failure: bool,
     /// The mistake that the engines make.
-    #[cfg(feature = "defects")]
     pub defect: Option<headpond_block::defect::Defect>,
 }
 
 impl Hunt {
     /// From this seed on, until something is found.
     pub fn from_seed(seed: u64) -> Self {
-        Self {
-            seed,
-            cases_max: u64::MAX,
-            time_max: None,
-            stops_at_failure: true,
-            #[cfg(feature = "defects")]
-            defect: None,
-        }
+        Self { seed, cases_max: u64::MAX, time_max: None, stops_at_failure: true, defect: None }
     }
 }
 
@@ -133,7 +125,6 @@ enum News {
 
 impl Worker {
     fn work(self: Arc<Self>, plan: &Plan, tell: &mpsc::Sender<News>) {
-        #[cfg(feature = "defects")]
         headpond_block::defect::activate(plan.hunt.defect);
         while let Some(seed) = plan.next_seed() {
             let outcome = self.guarded(seed, plan.run);

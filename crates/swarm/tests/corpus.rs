@@ -1,11 +1,12 @@
-//! Seeds that every change has to pass, and a minute of seeds that nobody has tried.
+//! Seeds that every change has to pass, and a few that nobody has tried; minutes of those are a
+//! conclusion.
 
 use headpond_swarm::{Failure, Hunt, Tally, hunt};
 use std::time::{Duration, SystemTime};
 
 /// The same for everybody.
 const CORPUS: std::ops::Range<u64> = 1..161;
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH_CASES: u64 = 40;
 
 fn tell(failures: &[Failure]) -> String {
     let one = |failure: &Failure| {
@@ -41,8 +42,12 @@ fn the_corpus_is_kept_to() {
 
 #[test]
 fn fresh_seeds_find_nothing() {
+    hunt_fresh(|order| Hunt { cases_max: FRESH_CASES, ..order });
+}
+
+fn hunt_fresh(until: impl FnOnce(Hunt) -> Hunt) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let order = Hunt { time_max: Some(FRESH), ..Hunt::from_seed(now.as_secs() * 1_000_000) };
+    let order = until(Hunt::from_seed(now.as_secs() * 1_000_000));
     println!("from seed {} on", order.seed);
     let (tally, failures) = hunt(&order, |_| {});
     print(&tally);
@@ -185,4 +190,15 @@ fn a_scrub_that_goes_on_is_not_the_one_that_signs_everything() {
 #[test]
 fn a_scrub_compares_copies_that_may_not_have_everything() {
     assert!(headpond_swarm::run_case(20_262_321, &mut |_| {}).is_ok());
+}
+
+/// Minutes of seeds, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn fresh_seeds_find_nothing_in_minutes() {
+        let minutes = Duration::from_secs(300);
+        hunt_fresh(|order| Hunt { time_max: Some(minutes), ..order });
+    }
 }

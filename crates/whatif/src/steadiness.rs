@@ -62,47 +62,6 @@ fn full_of_dirty_data_it_is_as_fast_as_in_peace_and_even() {
     hold(FORTY_DISKS, "320M", "4K", 0.1);
 }
 
-#[test]
-fn before_twelve_drives_too() {
-    hold(TWELVE_DISKS, "64M", "4K", 0.1);
-    hold(TWELVE_DISKS, "320M", "4K", 0.1);
-}
-
-/// There the oldest are cleaned first: of what was cleaned in the order of the addresses reclaim
-/// copied six blocks for each that was written, and not two.
-#[test]
-fn before_drives_of_flash_too() {
-    hold_for(FOUR_SSDS, "320M", "4K", (0.1, 6));
-}
-
-/// The cache drive is the limit: what it is written faster than the array is what reclaim copies.
-#[test]
-fn before_nvme_drives_as_evenly_as_the_cache_drive_is_written() {
-    let core = FOUR_SSDS.replace("raid = 5", "raid = 10").replace("ssd-dc-960g", "nvme-dc-2t");
-    let windows = online(&core, "size = \"512M\"\nmodel = \"nvme-dc-2t\"\n", 6);
-    let mean = mean(&windows);
-    println!("{mean:.0}/s, by second {windows:?}");
-    assert!(mean > 80_000.0, "{mean:.0}/s: {windows:?}");
-    assert!(windows.iter().all(|it| (it - mean).abs() < 0.1 * mean), "{mean:.0}: {windows:?}");
-}
-
-/// Where blocks take extents from the pool for scattered lines, the pool can be full as well.
-#[test]
-fn with_longer_lines_too() {
-    for line in ["8K", "16K", "64K", "256K"] {
-        hold(TWELVE_DISKS, "320M", line, 0.1);
-    }
-}
-
-/// The log is used up before the array has flushed what was written there.
-#[test]
-fn with_longer_lines_in_small_caches_too() {
-    for line in ["8K", "64K"] {
-        hold(TWELVE_DISKS, "64M", line, 0.1);
-        hold(TWELVE_DISKS, "128M", line, 0.1);
-    }
-}
-
 /// What they clean by themselves is little: most is cleaned for the writes that wait.
 #[test]
 fn policies_of_rounds_make_room_in_the_pool_as_they_do_in_the_log() {
@@ -138,13 +97,59 @@ fn streamed() -> Vec<f64> {
     })
 }
 
-/// Drives with a write cache answer at once until it is full: whoever gives them all they take
-/// waits for all of it at the next flush. Streams then went at 0 to 9,100 a second.
-#[test]
-fn streams_go_on_evenly_as_fast_as_the_array() {
-    let windows = streamed();
-    let mean = mean(&windows);
-    println!("{:.0}/s, by tenth of a second {windows:?}", mean * 10.0);
-    assert!(mean > 400.0, "of 5,400 that the drives write: {windows:?}");
-    assert!(windows.iter().all(|it| (it - mean).abs() < 0.5 * mean), "{mean:.0}: {windows:?}");
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    /// The cache drive is the limit: what it is written faster than the array is what reclaim copies.
+    #[test]
+    fn before_nvme_drives_as_evenly_as_the_cache_drive_is_written() {
+        let core = FOUR_SSDS.replace("raid = 5", "raid = 10").replace("ssd-dc-960g", "nvme-dc-2t");
+        let windows = online(&core, "size = \"512M\"\nmodel = \"nvme-dc-2t\"\n", 6);
+        let mean = mean(&windows);
+        println!("{mean:.0}/s, by second {windows:?}");
+        assert!(mean > 80_000.0, "{mean:.0}/s: {windows:?}");
+        assert!(windows.iter().all(|it| (it - mean).abs() < 0.1 * mean), "{mean:.0}: {windows:?}");
+    }
+
+    /// There the oldest are cleaned first: of what was cleaned in the order of the addresses reclaim
+    /// copied six blocks for each that was written, and not two.
+    #[test]
+    fn before_drives_of_flash_too() {
+        hold_for(FOUR_SSDS, "320M", "4K", (0.1, 6));
+    }
+
+    /// Where blocks take extents from the pool for scattered lines, the pool can be full as well.
+    #[test]
+    fn with_longer_lines_too() {
+        for line in ["8K", "16K", "64K", "256K"] {
+            hold(TWELVE_DISKS, "320M", line, 0.1);
+        }
+    }
+
+    /// Drives with a write cache answer at once until it is full: whoever gives them all they take
+    /// waits for all of it at the next flush. Streams then went at 0 to 9,100 a second.
+    #[test]
+    fn streams_go_on_evenly_as_fast_as_the_array() {
+        let windows = streamed();
+        let mean = mean(&windows);
+        println!("{:.0}/s, by tenth of a second {windows:?}", mean * 10.0);
+        assert!(mean > 400.0, "of 5,400 that the drives write: {windows:?}");
+        assert!(windows.iter().all(|it| (it - mean).abs() < 0.5 * mean), "{mean:.0}: {windows:?}");
+    }
+
+    /// The log is used up before the array has flushed what was written there.
+    #[test]
+    fn with_longer_lines_in_small_caches_too() {
+        for line in ["8K", "64K"] {
+            hold(TWELVE_DISKS, "64M", line, 0.1);
+            hold(TWELVE_DISKS, "128M", line, 0.1);
+        }
+    }
+
+    #[test]
+    fn before_twelve_drives_too() {
+        hold(TWELVE_DISKS, "64M", "4K", 0.1);
+        hold(TWELVE_DISKS, "320M", "4K", 0.1);
+    }
 }

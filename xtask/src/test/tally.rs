@@ -1,12 +1,12 @@
-//! Counting what a test run prints.
+//! Counting what test programs print.
 //!
 //! **Invariants**
 //! - Counts come from libtest's result lines; the lines of single tests only give names, because
 //!   a child process of a test may write into the middle of one.
-//! - Every `running N tests` without a result is one failure: the binary died.
+//! - A program that fails without a failed test, or ends without a result, is one failure.
 //!
-//! **Source**: the output of libtest and cargo, which is stable in practice; the machine-readable
-//! form (`--format json`) is not available on a stable toolchain.
+//! **Source**: the output of libtest, which is stable in practice; the machine-readable form
+//! (`--format json`) is not available on a stable toolchain.
 
 use std::collections::BTreeSet;
 
@@ -20,52 +20,45 @@ pub struct Tally {
     /// `binary: test` of every failure seen, to tell a skip from a skip that failed afterwards.
     failed_tests: BTreeSet<(String, String)>,
     skips: Vec<String>,
-    binary: String,
-    /// Failures of earlier runs of cargo.
-    failed_before: usize,
-    /// A `running N tests` whose result has not come yet.
-    unfinished: bool,
+    left_out: usize,
 }
 
 impl Tally {
-    /// Reads one line of output, without its line end.
-    pub fn line(&mut self, line: &str) {
-        if let Some(binary) = binary_started(line) {
-            self.settle();
-            self.binary = binary.to_owned();
-        } else if is_running_line(line) {
-            self.settle();
-            self.unfinished = true;
-        } else if let Some(counts) = line.strip_prefix("test result: ") {
-            self.unfinished = false;
-            self.passed += count_before(counts, " passed");
-            self.failed += count_before(counts, " failed");
-        } else if let Some((test, outcome)) = test_outcome(line) {
-            self.note_outcome(test, outcome);
+    /// Reads what a program printed, and how it ended; how many of its tests ran.
+    pub fn program(&mut self, binary: &str, output: &str, success: bool) -> usize {
+        let before = (self.passed, self.failed);
+        let mut results = 0;
+        let mut running = 0;
+        for line in output.lines() {
+            if let Some(counts) = line.strip_prefix("test result: ") {
+                results += 1;
+                self.passed += count_before(counts, " passed");
+                self.failed += count_before(counts, " failed");
+                self.left_out += count_before(counts, " filtered out");
+            } else if is_running_line(line) {
+                running += 1;
+            } else if let Some((test, outcome)) = test_outcome(line) {
+                self.note_outcome(binary, test, outcome);
+            }
         }
-    }
-
-    /// The end of the output of one run of cargo; where that failed without any failed test it did
-    /// not build.
-    pub fn finish(&mut self, success: bool) {
-        self.settle();
-        if !success && self.failed == self.failed_before {
-            self.fail("cargo test: the build or a target without a test harness".to_owned());
+        let ended_early = running > results;
+        if ended_early || (!success && self.failed == before.1) {
+            self.fail(format!("{binary}: ended before its tests did, or without their result"));
         }
-        self.failed_before = self.failed;
+        self.passed + self.failed - before.0 - before.1
     }
 
     pub fn pass(&mut self) {
         self.passed += 1;
     }
 
+    pub fn skip(&mut self, name: String) {
+        self.skips.push(name);
+    }
+
     pub fn fail(&mut self, name: String) {
         self.failed += 1;
         self.failures.push(name);
-    }
-
-    pub fn skip(&mut self, name: String) {
-        self.skips.push(name);
     }
 
     /// Moves the tests that skipped themselves from passed to skipped.
@@ -94,35 +87,23 @@ impl Tally {
         &self.skips
     }
 
+    /// Tests that the arguments of this run passed over.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
     pub fn closing_line(&self) -> String {
         format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skips.len())
     }
 
-    fn settle(&mut self) {
-        if std::mem::take(&mut self.unfinished) {
-            self.fail(format!("{}: ended before its tests did", self.binary));
-        }
-    }
-
-    fn note_outcome(&mut self, test: &str, outcome: &str) {
+    fn note_outcome(&mut self, binary: &str, test: &str, outcome: &str) {
         if outcome == "FAILED" {
-            self.failures.push(format!("{}: {test}", self.binary));
-            self.failed_tests.insert((self.binary.clone(), test.to_owned()));
+            self.failures.push(format!("{binary}: {test}"));
+            self.failed_tests.insert((binary.to_owned(), test.to_owned()));
         } else if outcome.starts_with("ignored") {
             self.skips.push(format!("{test}: marked as ignored"));
         }
     }
-}
-
-/// The file name of the test binary in cargo's `Running unittests src/lib.rs (path/name-hash)`, or
-/// the name in `Doc-tests name`.
-fn binary_started(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    if let Some(name) = line.strip_prefix("Doc-tests ") {
-        return Some(name);
-    }
-    let path = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once('(')?.1;
-    path.rsplit('/').next()
 }
 
 fn is_running_line(line: &str) -> bool {
@@ -148,26 +129,23 @@ mod tests {
     use super::*;
 
     const RUN: &str = "\
-   Compiling headpond-raid v0.1.0
-     Running unittests src/lib.rs (target/debug/deps/headpond_raid-31)
-
 running 3 tests
 test plan::full ... ok
 test plan::partial ... FAILED
 test needs_fio ... ok
 
-test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
-   Doc-tests headpond_raid
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; finished in 1.00s";
 
+    const DOCUMENTS: &str = "\
 running 2 tests
 test crates/raid/src/lib.rs - plan (line 3) ... ok
 test crates/raid/src/lib.rs - plan (line 9) ... ignored
 
 test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
 
-    fn tally_of(output: &str) -> Tally {
+    fn tally() -> Tally {
         let mut tally = Tally::default();
-        output.lines().for_each(|line| tally.line(line));
+        assert_eq!(tally.program("headpond_raid-31", RUN, false), 3);
         tally
     }
 
@@ -181,54 +159,51 @@ test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
     }
 
     #[test]
-    fn every_binary_is_added_up() {
-        let mut tally = tally_of(RUN);
-        tally.finish(false);
+    fn every_program_is_added_up() {
+        let mut tally = tally();
+        assert_eq!(tally.program("documents", DOCUMENTS, true), 1);
         assert_eq!(tally.closing_line(), "3 passed, 1 failed, 1 skipped");
         assert_eq!(tally.failures(), ["headpond_raid-31: plan::partial"]);
+        assert_eq!(tally.left_out(), 4);
     }
 
     #[test]
     fn a_skipped_test_is_not_a_passed_one() {
-        let mut tally = tally_of(RUN);
+        let mut tally = tally();
         tally.subtract_skips(&[skip("needs_fio")]);
-        assert_eq!(tally.closing_line(), "2 passed, 1 failed, 2 skipped");
+        assert_eq!(tally.closing_line(), "1 passed, 1 failed, 1 skipped");
     }
 
     #[test]
     fn a_test_that_skips_and_then_fails_has_failed() {
-        let mut tally = tally_of(RUN);
+        let mut tally = tally();
         tally.subtract_skips(&[skip("plan::partial")]);
-        assert_eq!(tally.closing_line(), "3 passed, 1 failed, 1 skipped");
+        assert_eq!(tally.closing_line(), "2 passed, 1 failed, 0 skipped");
     }
 
     #[test]
-    fn a_binary_that_dies_is_a_failure() {
-        let mut tally = tally_of("     Running tests/a.rs (deps/a-1)\nrunning 2 tests");
-        tally.finish(false);
-        assert_eq!(tally.failures(), ["a-1: ended before its tests did"]);
-        assert_eq!(tally.closing_line(), "0 passed, 1 failed, 0 skipped");
+    fn a_program_that_dies_is_a_failure() {
+        for (output, success) in
+            [("running 2 tests", false), ("running 2 tests", true), ("", false)]
+        {
+            let mut tally = Tally::default();
+            tally.program("a-1", output, success);
+            assert_eq!(tally.closing_line(), "0 passed, 1 failed, 0 skipped", "{output} {success}");
+            assert!(tally.failures()[0].starts_with("a-1: "));
+        }
     }
 
     #[test]
-    fn a_run_that_does_not_build_is_a_failure() {
-        let mut tally = tally_of("error[E0425]: cannot find value");
-        tally.finish(false);
-        assert_eq!(tally.closing_line(), "0 passed, 1 failed, 0 skipped");
-    }
-
-    #[test]
-    fn each_run_that_does_not_build_is_a_failure() {
-        let mut tally = tally_of(RUN);
-        tally.finish(false);
-        tally.line("error: target `defects` requires the features: `defects`");
-        tally.finish(false);
-        assert_eq!(tally.closing_line(), "3 passed, 2 failed, 1 skipped");
+    fn a_program_that_dies_after_a_failed_test_is_counted_once_for_each() {
+        let mut tally = Tally::default();
+        tally.program("documents", &format!("{RUN}\nrunning 7 tests"), false);
+        assert_eq!(tally.closing_line(), "2 passed, 2 failed, 0 skipped");
     }
 
     #[test]
     fn text_that_only_resembles_a_result_is_not_counted() {
-        let tally = tally_of("running late\ntest slow has been running for over 60 seconds");
+        let mut tally = Tally::default();
+        tally.program("a", "running late\ntest slow has been running for over 60 seconds", true);
         assert_eq!(tally.closing_line(), "0 passed, 0 failed, 0 skipped");
     }
 }

@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 18] = [
+const TABLE: [Arrow; 19] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow(
@@ -114,6 +114,19 @@ const TABLE: [Arrow; 18] = [
             "headpond-drive",
         ],
         "the binary joins everything but the test tools",
+    ),
+    arrow(
+        "headpond-fuzz",
+        &[
+            "headpond-block",
+            "headpond-cache",
+            "headpond-nbd",
+            "headpond-raid",
+            "headpond-sim",
+            "headpond-trace",
+            "headpond-witness",
+        ],
+        "hostile bytes go to what decodes, and to nothing above it",
     ),
     arrow("headpond-testkit", &[], "every crate's tests use it, so it uses none of them"),
     arrow("xtask", &[], "the chores build even when the product does not"),

@@ -62,46 +62,10 @@ fn sequential(bytes: u64, depth: u64, count: u64) -> Vec<TraceRecord> {
 }
 
 #[test]
-fn random_small_writes_are_written_back_and_gain_most_one_at_a_time() {
-    // At depth a second of requests is no measure of a cleaner.
-    let gains = [(1, 1200), (8, 4000)].map(|(depth, count)| {
-        let writes = many_random(|_| Op::Write, depth, count);
-        let advice = advice(&writes, &situation(RAID60, FLASH));
-        assert_eq!(
-            value(&advice, "mode"),
-            "write-back",
-            "depth {depth}: {}",
-            advice.reasons[0].reason
-        );
-        advice.gain.factor
-    });
-    assert!(gains[0] > 5.0 && gains[0] > gains[1] && gains[1] > 1.1, "{gains:?}");
-}
-
-/// As published: reads of random blocks never come back, and what they bring in is written to the
-/// cache for nothing.
-#[test]
-fn mixed_random_at_depth_keeps_writes_in_the_cache_and_no_reads() {
-    // Of 3,000 requests the two modes gain the same as far as can be told: 2.2 of 1.7 to 2.9.
-    let advice = advice(&many_random(half_reads, 32, 6000), &situation(RAID60, FLASH));
-    assert_eq!(value(&advice, "mode"), "write-only", "{}", advice.reasons[0].reason);
-    assert_ne!(value(&advice, "cleaning"), "nop", "a cache that is never cleaned is full");
-    assert!(advice.gain.factor > 1.2);
-}
-
-#[test]
 fn small_sequential_writes_one_at_a_time_are_written_back() {
     let advice = advice(&sequential(64 << 10, 1, 1200), &situation(RAID60, FLASH));
     assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
     assert!(advice.gain.factor > 3.0);
-}
-
-#[test]
-fn large_sequential_writes_at_depth_go_past_the_cache() {
-    // Drives that hold nothing back are soon in the state that they stay in.
-    let core = "raid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 12\ndrive_write_cache = false\n";
-    let advice = advice(&sequential(2 << 20, 8, 300), &situation(core, FLASH));
-    assert!(!advice.cache, "{}", crate::render::render_advice(&advice));
 }
 
 #[test]
@@ -173,23 +137,6 @@ fn gain_of(records: &[TraceRecord], candidate: &Candidate) -> f64 {
     one.gain_over(&none, Goal::Throughput).factor
 }
 
-#[test]
-fn the_gain_of_the_same_work_does_not_depend_on_how_much_of_it_was_recorded() {
-    let settings = [
-        [("cleaning", "stripe"), ("seq-cutoff", "1M")],
-        [("cleaning", "acp-very-aggressive"), ("seq-cutoff", "full")],
-    ];
-    let candidate = |settings: [(&'static str, &str); 2]| {
-        Candidate::new(settings.map(|(key, value)| (key, value.to_owned())))
-            .with("mode", "write-back")
-    };
-    let gains =
-        settings.map(|settings| [1, 3].map(|times| gain_of(&lustre(times), &candidate(settings))));
-    for [short, long] in gains {
-        assert!((1.0 / 1.5..1.5).contains(&(short / long)) && long > 1.1, "{gains:?}");
-    }
-}
-
 /// 4 KiB each, all over the volume, so many a second.
 fn at_their_times(per_s: u64, seconds: u64) -> Vec<TraceRecord> {
     let record = |n| {
@@ -228,16 +175,6 @@ fn a_cache_that_only_puts_off_what_the_drives_cannot_do_has_no_short_responses()
     assert!(one.expected.mean_us > 100_000.0, "{:?}", one.expected);
 }
 
-#[test]
-fn small_metadata_is_cached_and_large_data_goes_past() {
-    let advice = advice(&lustre(1), &situation(RAID60, FLASH));
-    assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
-    assert!(advice.gain.factor > 2.5, "{:?}", advice.gain);
-    // The data would be 340 KiB a request.
-    let to_cache = advice.with_advice.cache_bytes_per_request;
-    assert!(to_cache < 20_000.0, "{to_cache}: {}", advice.settings_line());
-}
-
 /// A stream of short writes belongs into the cache, and long requests do not: a cutoff, which stops
 /// the stream as well, cannot say so.
 #[test]
@@ -260,21 +197,6 @@ fn long_writes_beside_a_stream_of_short_ones_go_past_by_their_class() {
     let (_, trials) = trials(&records, &candidates, &situation(RAID60, FLASH));
     let costs: Vec<f64> = trials.iter().map(|it| it.cost(Goal::Throughput)).collect();
     assert!(costs[1..].iter().all(|cost| *cost > 1.2 * costs[0]), "{costs:?}");
-}
-
-#[test]
-fn a_cache_that_is_lost_with_the_power_holds_nothing_dirty_unless_that_is_allowed() {
-    let records = random(|_| Op::Write, 1);
-    let mut situation = situation(RAID60, MEMORY);
-    let careful = advice(&records, &situation);
-    assert_ne!(risk(&careful), Risk::Dirty);
-    assert!(careful.warnings.iter().any(|warning| warning.contains("loses its contents")));
-    situation.may_lose_dirty = true;
-    let forced = advice(&records, &situation);
-    assert_eq!(risk(&forced), Risk::Dirty);
-    assert!(forced.warnings.iter().any(|warning| warning.contains("forced")));
-    situation.goal = Goal::Safety;
-    assert_ne!(risk(&advice(&records, &situation)), Risk::Dirty);
 }
 
 #[test]
@@ -328,58 +250,6 @@ fn stream(kib: u64, depth: u64, strip_kib: u64) -> (f64, f64) {
     (none.expected.requests_per_second, gains.fold(0.0, f64::max))
 }
 
-#[test]
-fn streams_gain_from_a_cache_where_they_were_measured_to_and_not_elsewhere() {
-    // KiB a write, how many in flight, strip, and what was measured with a cache over without.
-    let measured = [
-        (16, 1, 64, 46.4),
-        (16, 8, 64, 21.6),
-        (64, 1, 64, 17.2),
-        (64, 4, 64, 6.87),
-        (64, 32, 64, 0.25),
-        (128, 1, 64, 16.1),
-        (512, 1, 64, 1.34),
-        (512, 4, 64, 0.45),
-        (1024, 1, 128, 1.70),
-        (1024, 4, 128, 0.56),
-    ];
-    for (kib, depth, strip_kib, gained) in measured {
-        let (_, gain) = stream(kib, depth, strip_kib);
-        let agrees = (gain >= GAIN_MIN) == (gained >= GAIN_MIN);
-        assert!(agrees, "{kib} KiB, {depth} at a time: {gain:.2} times, measured {gained}");
-    }
-}
-
-/// Strips were measured of 64 KiB, and of 128 KiB for writes of 1 MiB: the largest of which a write
-/// is a whole stripe.
-#[test]
-fn a_strip_is_no_longer_than_lets_a_write_fill_a_stripe() {
-    for (kib, strip_kib) in [(512, 64), (1024, 128)] {
-        let [(fills, _), (does_not, _)] = [strip_kib, 2 * strip_kib].map(|it| stream(kib, 1, it));
-        assert!(fills > 5.0 * does_not, "{kib} KiB: {fills:.0} and {does_not:.0} a second");
-    }
-}
-
-/// As measured: at each depth aggressive `alru` cleans random blocks faster than `acp`, and what it
-/// gains falls with the depth. `stripe`, which was not there, gains more where there is a queue.
-#[test]
-fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_fastest_by_stripe() {
-    let mut of_alru = Vec::new();
-    // At depth few writes are some seconds, in which a cleaner is lucky or not: alru gains 3.6 of
-    // 4,800 writes at a depth of 8, and 2.3 of 6,400.
-    for (depth, count) in [(1, 1200), (8, 9600), (16, 9600), (32, 9600)] {
-        let writes = many_random(|_| Op::Write, depth, count);
-        let candidates = ["acp-very-aggressive", "alru-very-aggressive", "stripe"].map(cleaned_by);
-        let (none, trials) = trials(&writes, &candidates, &situation(RAID60, MEMORY));
-        let gains: Vec<f64> =
-            trials.iter().map(|it| it.gain_over(&none, Goal::Throughput).factor).collect();
-        assert!(gains[1] > gains[0], "depth {depth}: {gains:?}");
-        assert!(depth == 1 || gains[2] > gains[1], "depth {depth}: {gains:?}");
-        of_alru.push(gains[1]);
-    }
-    assert!(of_alru.is_sorted_by(|one, next| one > next) && of_alru[0] > 4.0, "{of_alru:?}");
-}
-
 /// Over a small set of blocks, so that each is written again and again.
 fn written_again(blocks: u64) -> Vec<TraceRecord> {
     let job = Job { service_ns: 8_000_000, ..Job::new(8, 3000, 4096) };
@@ -393,4 +263,141 @@ fn cleaning_sooner_gains_half_again_where_blocks_are_written_again() {
     let (_, trials) = trials(&written_again(1000), &[usual, sooner], &situation(RAID60, FLASH));
     let gain = trials[1].gain_over(&trials[0], Goal::Throughput);
     assert!(gain.factor > 1.5 && gain.low > 1.2, "{gain:?}");
+}
+
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn small_metadata_is_cached_and_large_data_goes_past() {
+        let advice = advice(&lustre(1), &situation(RAID60, FLASH));
+        assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
+        assert!(advice.gain.factor > 2.5, "{:?}", advice.gain);
+        // The data would be 340 KiB a request.
+        let to_cache = advice.with_advice.cache_bytes_per_request;
+        assert!(to_cache < 20_000.0, "{to_cache}: {}", advice.settings_line());
+    }
+
+    #[test]
+    fn random_small_writes_are_written_back_and_gain_most_one_at_a_time() {
+        // At depth a second of requests is no measure of a cleaner.
+        let gains = [(1, 1200), (8, 4000)].map(|(depth, count)| {
+            let writes = many_random(|_| Op::Write, depth, count);
+            let advice = advice(&writes, &situation(RAID60, FLASH));
+            assert_eq!(
+                value(&advice, "mode"),
+                "write-back",
+                "depth {depth}: {}",
+                advice.reasons[0].reason
+            );
+            advice.gain.factor
+        });
+        assert!(gains[0] > 5.0 && gains[0] > gains[1] && gains[1] > 1.1, "{gains:?}");
+    }
+
+    #[test]
+    fn large_sequential_writes_at_depth_go_past_the_cache() {
+        // Drives that hold nothing back are soon in the state that they stay in.
+        let core = "raid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 12\ndrive_write_cache = false\n";
+        let advice = advice(&sequential(2 << 20, 8, 300), &situation(core, FLASH));
+        assert!(!advice.cache, "{}", crate::render::render_advice(&advice));
+    }
+
+    /// As published: reads of random blocks never come back, and what they bring in is written to the
+    /// cache for nothing.
+    #[test]
+    fn mixed_random_at_depth_keeps_writes_in_the_cache_and_no_reads() {
+        // Of 3,000 requests the two modes gain the same as far as can be told: 2.2 of 1.7 to 2.9.
+        let advice = advice(&many_random(half_reads, 32, 6000), &situation(RAID60, FLASH));
+        assert_eq!(value(&advice, "mode"), "write-only", "{}", advice.reasons[0].reason);
+        assert_ne!(value(&advice, "cleaning"), "nop", "a cache that is never cleaned is full");
+        assert!(advice.gain.factor > 1.2);
+    }
+
+    /// As measured: at each depth aggressive `alru` cleans random blocks faster than `acp`, and what it
+    /// gains falls with the depth. `stripe`, which was not there, gains more where there is a queue.
+    #[test]
+    fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_fastest_by_stripe() {
+        let mut of_alru = Vec::new();
+        // At depth few writes are some seconds, in which a cleaner is lucky or not: alru gains 3.6 of
+        // 4,800 writes at a depth of 8, and 2.3 of 6,400.
+        for (depth, count) in [(1, 1200), (8, 9600), (16, 9600), (32, 9600)] {
+            let writes = many_random(|_| Op::Write, depth, count);
+            let candidates =
+                ["acp-very-aggressive", "alru-very-aggressive", "stripe"].map(cleaned_by);
+            let (none, trials) = trials(&writes, &candidates, &situation(RAID60, MEMORY));
+            let gains: Vec<f64> =
+                trials.iter().map(|it| it.gain_over(&none, Goal::Throughput).factor).collect();
+            assert!(gains[1] > gains[0], "depth {depth}: {gains:?}");
+            assert!(depth == 1 || gains[2] > gains[1], "depth {depth}: {gains:?}");
+            of_alru.push(gains[1]);
+        }
+        assert!(of_alru.is_sorted_by(|one, next| one > next) && of_alru[0] > 4.0, "{of_alru:?}");
+    }
+
+    #[test]
+    fn streams_gain_from_a_cache_where_they_were_measured_to_and_not_elsewhere() {
+        // KiB a write, how many in flight, strip, and what was measured with a cache over without.
+        let measured = [
+            (16, 1, 64, 46.4),
+            (16, 8, 64, 21.6),
+            (64, 1, 64, 17.2),
+            (64, 4, 64, 6.87),
+            (64, 32, 64, 0.25),
+            (128, 1, 64, 16.1),
+            (512, 1, 64, 1.34),
+            (512, 4, 64, 0.45),
+            (1024, 1, 128, 1.70),
+            (1024, 4, 128, 0.56),
+        ];
+        for (kib, depth, strip_kib, gained) in measured {
+            let (_, gain) = stream(kib, depth, strip_kib);
+            let agrees = (gain >= GAIN_MIN) == (gained >= GAIN_MIN);
+            assert!(agrees, "{kib} KiB, {depth} at a time: {gain:.2} times, measured {gained}");
+        }
+    }
+
+    #[test]
+    fn a_cache_that_is_lost_with_the_power_holds_nothing_dirty_unless_that_is_allowed() {
+        let records = random(|_| Op::Write, 1);
+        let mut situation = situation(RAID60, MEMORY);
+        let careful = advice(&records, &situation);
+        assert_ne!(risk(&careful), Risk::Dirty);
+        assert!(careful.warnings.iter().any(|warning| warning.contains("loses its contents")));
+        situation.may_lose_dirty = true;
+        let forced = advice(&records, &situation);
+        assert_eq!(risk(&forced), Risk::Dirty);
+        assert!(forced.warnings.iter().any(|warning| warning.contains("forced")));
+        situation.goal = Goal::Safety;
+        assert_ne!(risk(&advice(&records, &situation)), Risk::Dirty);
+    }
+
+    /// Strips were measured of 64 KiB, and of 128 KiB for writes of 1 MiB: the largest of which a write
+    /// is a whole stripe.
+    #[test]
+    fn a_strip_is_no_longer_than_lets_a_write_fill_a_stripe() {
+        for (kib, strip_kib) in [(512, 64), (1024, 128)] {
+            let [(fills, _), (does_not, _)] =
+                [strip_kib, 2 * strip_kib].map(|it| stream(kib, 1, it));
+            assert!(fills > 5.0 * does_not, "{kib} KiB: {fills:.0} and {does_not:.0} a second");
+        }
+    }
+
+    #[test]
+    fn the_gain_of_the_same_work_does_not_depend_on_how_much_of_it_was_recorded() {
+        let settings = [
+            [("cleaning", "stripe"), ("seq-cutoff", "1M")],
+            [("cleaning", "acp-very-aggressive"), ("seq-cutoff", "full")],
+        ];
+        let candidate = |settings: [(&'static str, &str); 2]| {
+            Candidate::new(settings.map(|(key, value)| (key, value.to_owned())))
+                .with("mode", "write-back")
+        };
+        let gains = settings
+            .map(|settings| [1, 3].map(|times| gain_of(&lustre(times), &candidate(settings))));
+        for [short, long] in gains {
+            assert!((1.0 / 1.5..1.5).contains(&(short / long)) && long > 1.1, "{gains:?}");
+        }
+    }
 }

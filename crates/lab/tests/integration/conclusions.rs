@@ -1,52 +1,9 @@
 //! The plans that come with the program come to the conclusions that others have published, on
 //! models of what those had.
+//! Each takes minutes: `make conclusions`.
 
-use headpond_lab::{
-    Answer, Cell, CellResult, Course, Ending, Plan, Results, Summary, Surroundings, Sync, Watcher,
-    answers, builtin,
-};
-use headpond_whatif::rounds::Round;
-
-struct Nobody;
-
-impl Surroundings for Nobody {
-    fn export_of(&self, volume: &str) -> Result<String, String> {
-        Err(format!("{volume} is not served"))
-    }
-
-    fn setting_of(&self, volume: &str, _: &str) -> Result<String, String> {
-        Err(format!("{volume} is not served"))
-    }
-
-    fn set(&self, volume: &str, _: &str, _: &str) -> Result<(), String> {
-        Err(format!("{volume} is not served"))
-    }
-}
-
-struct Silent;
-
-impl Watcher for Silent {
-    fn begins(&mut self, _: &Cell) {}
-    fn round(&mut self, _: &Cell, _: u32, _: &Round) {}
-    fn ends(&mut self, _: &Cell, _: &Ending) {}
-    fn prepares(&mut self, _: &str) {}
-}
-
-/// A plan of the program's, with less of it where the whole takes long.
-fn carried_out(name: &str, less: impl FnOnce(&mut Plan)) -> (Results, Vec<Answer>) {
-    let mut plan = Plan::parse(builtin::text(name).unwrap()).unwrap();
-    less(&mut plan);
-    carried_out_plan(plan)
-}
-
-fn carried_out_plan(plan: Plan) -> (Results, Vec<Answer>) {
-    let folder = headpond_testkit::tempdir();
-    let out = folder.path().join("out");
-    Course::create(&plan, &out, &Nobody).unwrap().run(&mut Silent).unwrap();
-    let results = Results::read(&out).unwrap();
-    let answers = answers(&results);
-    (results, answers)
-}
+use crate::carried_out::carried_out;
+use headpond_lab::{Answer, CellResult, Ending, Summary, Sync};
 
 #[test]
 fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_named() {
@@ -361,50 +318,6 @@ fn parity_of_flash_carries_three_to_four_times_as_much_past_the_cache_within_a_m
         let ratio = carried("second_iops") / carried("first_iops");
         assert!((3.0..4.0).contains(&ratio), "{request}: {ratio}");
     }
-}
-
-#[test]
-fn a_map_of_several_arrays_is_a_sheet_for_each_of_them_by_name() {
-    let plan = r#"
-        name = "two arrays"
-        [[target]]
-        name = "slow"
-        [target.machine]
-        core = { raid = 0, drives = 1, drive = "hdd-7k2-4t" }
-        cache = { size = "64M", mode = "pass-through" }
-        [[target]]
-        name = "fast"
-        [target.machine]
-        core = { raid = 0, drives = 1, drive = "nvme-dc-2t" }
-        cache = { size = "64M", mode = "pass-through" }
-        [matrix]
-        rw = ["randwrite"]
-        bs = ["4K"]
-        depth = [1]
-        settings = { "cache.mode" = ["pass-through", "write-back"] }
-        [rounds_on_models]
-        warm_up = 0
-        count = 1
-        seconds = 0.1
-        [[answer]]
-        kind = "map"
-        axis = "cache.mode"
-        without = "pass-through"
-        with = "write-back"
-    "#;
-    let (_, answers) = carried_out_plan(Plan::parse(plan).unwrap());
-    let titles: Vec<_> = answers[0].grids.iter().map(|(title, _)| title.as_str()).collect();
-    assert_eq!(titles.len(), 2, "{titles:?}");
-    assert!(titles[0].starts_with("slow, randwrite: "), "{titles:?}");
-    assert!(titles[1].starts_with("fast, randwrite: "), "{titles:?}");
-    let cells = answers[0].facts["cells"].as_array().unwrap();
-    let gain = |of: &str| {
-        let cell = cells.iter().find(|cell| cell["of"] == of).unwrap();
-        cell["gain"].as_f64().unwrap()
-    };
-    // Both fill the cache's log in 7 ms. Then a disk lets nothing in any more, and flash two thirds
-    // of what the cache would take.
-    assert!(gain("slow") > 5.0 && gain("slow") > 2.0 * gain("fast"), "{cells:?}");
 }
 
 #[test]

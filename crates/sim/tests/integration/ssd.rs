@@ -165,27 +165,6 @@ fn forced_writes_cost_the_flash_and_a_protected_drive_nothing() {
 }
 
 #[test]
-fn garbage_collection_slows_random_writes_and_not_sequential_ones() {
-    for (name, times) in [("ssd-dc-s3500-80g", 16), ("nvme-dc-2t", 256), ("ssd-x25m-g2-160g", 32)] {
-        let parameters = small(name, times);
-        let units = parameters.flash.capacity_bytes / 4096;
-        let random = Load::random_write(32, 100_000);
-        let fresh = ssd_rate(&parameters, State::Fresh, random);
-        let steady = ssd_rate(&parameters, State::Steady, random);
-        assert!(steady < 0.6 * fresh, "{name}: {steady} of {fresh}");
-        // It gets there by itself.
-        let worn = Load { ramp: 3 * units, ..random };
-        let worn = ssd_rate(&parameters, State::Fresh, worn);
-        assert!((worn / steady - 1.0).abs() < 0.2, "{name}: {worn} against {steady}");
-        let sequential = Load::sequential_write(2000);
-        let first = ssd_rate(&parameters, State::Fresh, sequential);
-        let passes = Load { ramp: 2 * units / 256, ..sequential };
-        let later = ssd_rate(&parameters, State::Full, passes);
-        assert!(later > 0.9 * first, "{name}: {later} of {first}");
-    }
-}
-
-#[test]
 fn a_full_slc_cache_falls_to_the_rate_of_the_flash_and_recovers_in_peace() {
     let parameters = parameters("ssd-consumer-250g");
     let (burst, sustained, rested) = run(1, |runtime, _| async move {
@@ -238,4 +217,32 @@ fn one_seed_gives_the_same_times() {
     let rate =
         || ssd_rate(&small("nvme-consumer-1t", 64), State::Steady, Load::random_write(8, 20_000));
     assert_eq!(rate(), rate());
+}
+
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn garbage_collection_slows_random_writes_and_not_sequential_ones() {
+        for (name, times) in
+            [("ssd-dc-s3500-80g", 16), ("nvme-dc-2t", 256), ("ssd-x25m-g2-160g", 32)]
+        {
+            let parameters = small(name, times);
+            let units = parameters.flash.capacity_bytes / 4096;
+            let random = Load::random_write(32, 100_000);
+            let fresh = ssd_rate(&parameters, State::Fresh, random);
+            let steady = ssd_rate(&parameters, State::Steady, random);
+            assert!(steady < 0.6 * fresh, "{name}: {steady} of {fresh}");
+            // It gets there by itself.
+            let worn = Load { ramp: 3 * units, ..random };
+            let worn = ssd_rate(&parameters, State::Fresh, worn);
+            assert!((worn / steady - 1.0).abs() < 0.2, "{name}: {worn} against {steady}");
+            let sequential = Load::sequential_write(2000);
+            let first = ssd_rate(&parameters, State::Fresh, sequential);
+            let passes = Load { ramp: 2 * units / 256, ..sequential };
+            let later = ssd_rate(&parameters, State::Full, passes);
+            assert!(later > 0.9 * first, "{name}: {later} of {first}");
+        }
+    }
 }

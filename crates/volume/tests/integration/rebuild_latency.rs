@@ -245,38 +245,6 @@ fn one_of_a_hundred(mut latencies: Vec<Duration>) -> Duration {
     latencies[latencies.len() * 99 / 100]
 }
 
-#[test]
-fn a_rebuild_no_more_than_doubles_the_slowest_of_a_hundred_requests() {
-    DISKS.check();
-    Shape { raid: Level::Raid5, ..DISKS }.check();
-    Shape { raid: Level::Raid1, drives: 2, ..DISKS }.check();
-    Shape { raid: Level::Raid10, groups: 4, ..DISKS }.check();
-    Shape { raid: Level::Raid50, groups: 2, drives: 16, ..DISKS }.check();
-    Shape { raid: Level::Raid60, groups: 2, drives: 16, ..DISKS }.check();
-    Shape { spread: Some(Spread { width: 6, spares: 1 }), drives: 16, ..DISKS }.check();
-}
-
-#[test]
-fn the_floor_is_held_beside_full_queues() {
-    Shape { depth: 64, ..DISKS }.check();
-    Shape { depth: 64, raid: Level::Raid5, ..DISKS }.check();
-    Shape { depth: 64, raid: Level::Raid10, groups: 4, ..DISKS }.check();
-    Shape { depth: 64, raid: Level::Raid60, groups: 2, drives: 16, ..DISKS }.check();
-}
-
-/// Of two copies one is left, which does the work of both until the new drive has something to read
-/// there: from then on less and less.
-#[test]
-fn over_a_whole_rebuild_mirrors_hold_their_floor_and_no_more_than_double_what_requests_take() {
-    for depth in [16, 64] {
-        let shape = Shape { raid: Level::Raid10, groups: 4, bytes: 4 << 30, depth, ..DISKS };
-        let (quiet, rebuilding, took) = shape.whole();
-        assert!(rebuilding <= 2 * quiet, "{rebuilding:?} where it takes {quiet:?}, {depth} deep");
-        let at_floor = Duration::from_secs(shape.bytes / shape.pace.floor.0);
-        assert!(took <= at_floor, "{took:?} where the floor takes {at_floor:?}, {depth} deep");
-    }
-}
-
 /// It does not quite reach its floor there.
 #[test]
 fn a_rebuild_onto_distributed_spares_comes_near_its_floor_beside_full_queues() {
@@ -287,22 +255,62 @@ fn a_rebuild_onto_distributed_spares_comes_near_its_floor_beside_full_queues() {
     assert!(rate * 4 >= shape.pace.floor.0 * 3, "{rate} bytes a second");
 }
 
-/// Forty drives of 1 GiB in stripes of 10, of which 8 are data: all of them read and write what one
-/// drive would have to write. Going back and forth between what they read takes its share.
-#[test]
-fn a_rebuild_onto_spare_space_takes_less_than_half_of_one_onto_a_drive() {
-    let forty = Shape { drives: 40, bytes: 1 << 30, ..DISKS };
-    let dedicated = Shape { spread: Some(Spread { width: 10, spares: 0 }), ..forty }.alone();
-    let distributed = Shape { spread: Some(Spread { width: 10, spares: 2 }), ..forty }.alone();
-    assert!(distributed * 2 <= dedicated, "{distributed:?} and {dedicated:?}");
-}
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
 
-/// Alone it would go at 2 GB/s: what a lone request may feel of it allows a tenth of that.
-#[test]
-fn beside_one_request_at_a_time_a_rebuild_of_flash_goes_far_above_its_floor() {
-    let measured = Duration::from_secs(25);
-    let flash = Shape { raid: Level::Raid5, model: "nvme-dc-2t", depth: 1, measured, ..DISKS };
-    let Felt { quiet, rebuilding, rate, .. } = flash.felt();
-    assert!(rebuilding <= 2 * quiet, "{rebuilding:?} where it takes {quiet:?}");
-    assert!(rate >= 15 * flash.pace.floor.0, "{rate} bytes a second");
+    #[test]
+    fn the_floor_is_held_beside_full_queues() {
+        Shape { depth: 64, ..DISKS }.check();
+        Shape { depth: 64, raid: Level::Raid5, ..DISKS }.check();
+        Shape { depth: 64, raid: Level::Raid10, groups: 4, ..DISKS }.check();
+        Shape { depth: 64, raid: Level::Raid60, groups: 2, drives: 16, ..DISKS }.check();
+    }
+
+    #[test]
+    fn a_rebuild_no_more_than_doubles_the_slowest_of_a_hundred_requests() {
+        DISKS.check();
+        Shape { raid: Level::Raid5, ..DISKS }.check();
+        Shape { raid: Level::Raid1, drives: 2, ..DISKS }.check();
+        Shape { raid: Level::Raid10, groups: 4, ..DISKS }.check();
+        Shape { raid: Level::Raid50, groups: 2, drives: 16, ..DISKS }.check();
+        Shape { raid: Level::Raid60, groups: 2, drives: 16, ..DISKS }.check();
+        Shape { spread: Some(Spread { width: 6, spares: 1 }), drives: 16, ..DISKS }.check();
+    }
+
+    /// Alone it would go at 2 GB/s: what a lone request may feel of it allows a tenth of that.
+    #[test]
+    fn beside_one_request_at_a_time_a_rebuild_of_flash_goes_far_above_its_floor() {
+        let measured = Duration::from_secs(25);
+        let flash = Shape { raid: Level::Raid5, model: "nvme-dc-2t", depth: 1, measured, ..DISKS };
+        let Felt { quiet, rebuilding, rate, .. } = flash.felt();
+        assert!(rebuilding <= 2 * quiet, "{rebuilding:?} where it takes {quiet:?}");
+        assert!(rate >= 15 * flash.pace.floor.0, "{rate} bytes a second");
+    }
+
+    /// Of two copies one is left, which does the work of both until the new drive has something to read
+    /// there: from then on less and less.
+    #[test]
+    fn over_a_whole_rebuild_mirrors_hold_their_floor_and_no_more_than_double_what_requests_take() {
+        for depth in [16, 64] {
+            let shape = Shape { raid: Level::Raid10, groups: 4, bytes: 4 << 30, depth, ..DISKS };
+            let (quiet, rebuilding, took) = shape.whole();
+            assert!(
+                rebuilding <= 2 * quiet,
+                "{rebuilding:?} where it takes {quiet:?}, {depth} deep"
+            );
+            let at_floor = Duration::from_secs(shape.bytes / shape.pace.floor.0);
+            assert!(took <= at_floor, "{took:?} where the floor takes {at_floor:?}, {depth} deep");
+        }
+    }
+
+    /// Forty drives of 1 GiB in stripes of 10, of which 8 are data: all of them read and write what one
+    /// drive would have to write. Going back and forth between what they read takes its share.
+    #[test]
+    fn a_rebuild_onto_spare_space_takes_less_than_half_of_one_onto_a_drive() {
+        let forty = Shape { drives: 40, bytes: 1 << 30, ..DISKS };
+        let dedicated = Shape { spread: Some(Spread { width: 10, spares: 0 }), ..forty }.alone();
+        let distributed = Shape { spread: Some(Spread { width: 10, spares: 2 }), ..forty }.alone();
+        assert!(distributed * 2 <= dedicated, "{distributed:?} and {dedicated:?}");
+    }
 }

@@ -109,30 +109,6 @@ fn parameters(name: &str) -> SsdParameters {
 }
 
 #[test]
-fn a_solid_state_drive_is_measured_as_it_is() {
-    for name in ["ssd-dc-960g", "ssd-consumer-250g", "nvme-dc-2t"] {
-        let truth = parameters(name);
-        let measured = ssd(&truth, OPTIONS);
-        let text = Measured::Ssd(measured.clone()).model_text("fitted", "a model").unwrap();
-        let Ok(Model::Ssd(fitted)) = Model::parse("fitted", &text) else { panic!("{text}") };
-        let again = ssd(fitted.parameters(), OPTIONS);
-        near("latency", again.read_s, measured.read_s, 0.1);
-        for ((depth, truth), (_, found)) in measured.read_iops.iter().zip(&again.read_iops) {
-            near(&format!("{name}, depth {depth}"), *found, *truth, 0.2);
-        }
-        near("MB/s", again.read_mb_per_s, measured.read_mb_per_s, 0.2);
-        let (writes, before) = (again.writes.unwrap(), measured.writes.unwrap());
-        near("write", writes.write_s, before.write_s, 0.15);
-        near("sustained", writes.sustained_mb_per_s, before.sustained_mb_per_s, 0.15);
-        assert_eq!(before.burst_bytes.is_some(), truth.slc.is_some(), "{name}: {before:?}");
-        let protected = fitted.parameters().write_cache.protected;
-        assert_eq!(protected, truth.write_cache.protected, "{name}");
-        let is_slow = |flush_s: f64| flush_s > 200e-6;
-        assert_eq!(is_slow(writes.flush_s), is_slow(before.flush_s), "{writes:?} {before:?}");
-    }
-}
-
-#[test]
 fn without_leave_nothing_is_written() {
     let truth = parameters("nvme-dc-2t");
     let model = Rc::new(SsdModel::new(truth).unwrap());
@@ -164,4 +140,33 @@ fn what_does_not_turn_is_no_disk() {
     });
     let error = error.unwrap();
     assert!(error.contains("no rotation") && error.contains("--kind ssd"), "{error}");
+}
+
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn a_solid_state_drive_is_measured_as_it_is() {
+        for name in ["ssd-dc-960g", "ssd-consumer-250g", "nvme-dc-2t"] {
+            let truth = parameters(name);
+            let measured = ssd(&truth, OPTIONS);
+            let text = Measured::Ssd(measured.clone()).model_text("fitted", "a model").unwrap();
+            let Ok(Model::Ssd(fitted)) = Model::parse("fitted", &text) else { panic!("{text}") };
+            let again = ssd(fitted.parameters(), OPTIONS);
+            near("latency", again.read_s, measured.read_s, 0.1);
+            for ((depth, truth), (_, found)) in measured.read_iops.iter().zip(&again.read_iops) {
+                near(&format!("{name}, depth {depth}"), *found, *truth, 0.2);
+            }
+            near("MB/s", again.read_mb_per_s, measured.read_mb_per_s, 0.2);
+            let (writes, before) = (again.writes.unwrap(), measured.writes.unwrap());
+            near("write", writes.write_s, before.write_s, 0.15);
+            near("sustained", writes.sustained_mb_per_s, before.sustained_mb_per_s, 0.15);
+            assert_eq!(before.burst_bytes.is_some(), truth.slc.is_some(), "{name}: {before:?}");
+            let protected = fitted.parameters().write_cache.protected;
+            assert_eq!(protected, truth.write_cache.protected, "{name}");
+            let is_slow = |flush_s: f64| flush_s > 200e-6;
+            assert_eq!(is_slow(writes.flush_s), is_slow(before.flush_s), "{writes:?} {before:?}");
+        }
+    }
 }

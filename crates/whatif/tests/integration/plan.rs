@@ -74,20 +74,6 @@ fn near(ours: f64, theirs: f64, by: f64) -> bool {
 }
 
 #[test]
-fn the_formulas_of_a_modelled_drive_come_near_its_simulated_array() {
-    compare((Level::Raid6, 8), &Condition::ALL, &[1, 8 * 32], |condition, depth, ours, theirs| {
-        let at = format!("{condition}, depth {depth}");
-        let reads = near(ours.random_read_iops, theirs.random_read_iops, 1.15);
-        let writes = near(ours.random_write_iops, theirs.random_write_iops, 1.15);
-        assert!(reads && writes, "{at}: {ours:?} {theirs:?}");
-        // One in flight fills no whole stripe.
-        let streams = depth == 1
-            || near(ours.sequential_write_mb_per_s, theirs.sequential_write_mb_per_s, 1.15);
-        assert!(streams, "{at}: {ours:?} {theirs:?}");
-    });
-}
-
-#[test]
 fn a_lone_write_takes_what_the_formula_says_with_one_parity_strip_and_with_none() {
     for array in [(Level::Raid5, 4), (Level::Raid0, 4)] {
         compare(array, &[Condition::Healthy], &[1], |_, _, ours, theirs| {
@@ -97,33 +83,62 @@ fn a_lone_write_takes_what_the_formula_says_with_one_parity_strip_and_with_none(
     }
 }
 
-#[test]
-fn behind_a_cache_the_formulas_are_near_and_a_full_one_writes_faster_than_the_array() {
-    let drive = DriveFigures::find("hdd-7k2-14t").unwrap();
-    let shape =
-        Shape { level: Level::Raid5, members: 4, groups: 1, spread: None, strip_bytes: 64 << 10 };
-    let depths = vec![1, 32];
-    let cache = DriveFigures::find("nvme-dc-2t").unwrap();
-    let front = InFront { drive: cache, size_bytes: 512 << 20, hit_share: 0.6 };
-    let experiments = cached_experiments(shape, &drive.model, &front, &depths);
-    let given = Assumptions {
-        depths: depths.clone(),
-        pace: Pace::default(),
-        replace_hours: 24.0,
-        cache: Some(front),
-    };
-    let plan = Plan::of(&drive, shape, &given).unwrap();
-    let outcomes: Vec<_> = simulate_all(&experiments, &Gauge::for_each(experiments.len()))
-        .into_iter()
-        .map(|outcome| outcome.expect("the machine works"))
-        .collect();
-    for (ours, theirs) in plan.behind_cache.iter().zip(cached_speeds(&depths, &outcomes)) {
-        let both = format!("{ours:?}\n{theirs:?}");
-        assert!((theirs.read_hit_share - 0.6).abs() < 0.03, "{both}");
-        assert!(near(ours.random_read_iops, theirs.random_read_iops, 1.25), "{both}");
-        assert!(near(ours.random_write_iops, theirs.random_write_iops, 1.2), "{both}");
-        let full = theirs.random_write_iops_when_full;
-        assert!(full > ours.random_write_iops_when_full, "in order of address: {both}");
-        assert!(full < 0.1 * theirs.random_write_iops, "it is full: {both}");
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn the_formulas_of_a_modelled_drive_come_near_its_simulated_array() {
+        compare(
+            (Level::Raid6, 8),
+            &Condition::ALL,
+            &[1, 8 * 32],
+            |condition, depth, ours, theirs| {
+                let at = format!("{condition}, depth {depth}");
+                let reads = near(ours.random_read_iops, theirs.random_read_iops, 1.15);
+                let writes = near(ours.random_write_iops, theirs.random_write_iops, 1.15);
+                assert!(reads && writes, "{at}: {ours:?} {theirs:?}");
+                // One in flight fills no whole stripe.
+                let streams = depth == 1
+                    || near(ours.sequential_write_mb_per_s, theirs.sequential_write_mb_per_s, 1.15);
+                assert!(streams, "{at}: {ours:?} {theirs:?}");
+            },
+        );
+    }
+
+    #[test]
+    fn behind_a_cache_the_formulas_are_near_and_a_full_one_writes_faster_than_the_array() {
+        let drive = DriveFigures::find("hdd-7k2-14t").unwrap();
+        let shape = Shape {
+            level: Level::Raid5,
+            members: 4,
+            groups: 1,
+            spread: None,
+            strip_bytes: 64 << 10,
+        };
+        let depths = vec![1, 32];
+        let cache = DriveFigures::find("nvme-dc-2t").unwrap();
+        let front = InFront { drive: cache, size_bytes: 512 << 20, hit_share: 0.6 };
+        let experiments = cached_experiments(shape, &drive.model, &front, &depths);
+        let given = Assumptions {
+            depths: depths.clone(),
+            pace: Pace::default(),
+            replace_hours: 24.0,
+            cache: Some(front),
+        };
+        let plan = Plan::of(&drive, shape, &given).unwrap();
+        let outcomes: Vec<_> = simulate_all(&experiments, &Gauge::for_each(experiments.len()))
+            .into_iter()
+            .map(|outcome| outcome.expect("the machine works"))
+            .collect();
+        for (ours, theirs) in plan.behind_cache.iter().zip(cached_speeds(&depths, &outcomes)) {
+            let both = format!("{ours:?}\n{theirs:?}");
+            assert!((theirs.read_hit_share - 0.6).abs() < 0.03, "{both}");
+            assert!(near(ours.random_read_iops, theirs.random_read_iops, 1.25), "{both}");
+            assert!(near(ours.random_write_iops, theirs.random_write_iops, 1.2), "{both}");
+            let full = theirs.random_write_iops_when_full;
+            assert!(full > ours.random_write_iops_when_full, "in order of address: {both}");
+            assert!(full < 0.1 * theirs.random_write_iops, "it is full: {both}");
+        }
     }
 }

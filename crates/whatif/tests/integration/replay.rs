@@ -77,28 +77,6 @@ fn what_a_trace_marks_as_metadata_is_metadata_to_the_classes() {
 }
 
 #[test]
-fn latency_counts_from_the_recorded_time_where_the_machine_falls_behind() {
-    let dir = tempdir();
-    let path = dir.path().join("storm");
-    // Ten thousand reads a second are far beyond four drives, which do some hundred each.
-    write(&path, reads(20_000, 100));
-    let outcome = play(PLAIN, &path, RECORDED, Fit::Wrap).unwrap();
-    let (read, seconds) = (outcome.jobs[0].measured.read, outcome.jobs[0].measured.seconds);
-    assert_eq!(read.requests, 20_000);
-    assert!(seconds > 10.0 && read.iops < 2000.0, "{read:?}");
-    // Who came first waited little, who came last nearly for all of it: half of it on average.
-    let half = (seconds - 2.0) / 2.0 * 1e6;
-    assert!((0.6..1.4).contains(&(read.latency.mean_us / half)), "{read:?} {half}");
-    assert!(replay(&outcome).in_flight_max > 10_000);
-    // In a closed loop nothing waits for more than those in front of it.
-    let depth = Pace::AsFastAsPossible { depth: 8 };
-    let closed = play(PLAIN, &path, depth, Fit::Wrap).unwrap();
-    let read = closed.jobs[0].measured.read;
-    assert_eq!((read.requests, replay(&closed).in_flight_max), (20_000, 8));
-    assert!(read.latency.p99_us < 200_000.0, "{read:?}");
-}
-
-#[test]
 fn every_kind_of_request_reaches_the_volume() {
     let dir = tempdir();
     let path = dir.path().join("kinds");
@@ -384,4 +362,31 @@ fn a_stream_reaches_the_array_in_its_order() {
         simulate(&Experiment { stack: Stack::parse(stack).unwrap(), load, seed: 1 }).unwrap();
     let rates = [&played, &asked].map(|outcome| outcome.jobs[0].measured.write.iops);
     assert!((0.8..1.25).contains(&(rates[0] / rates[1])), "{rates:?}");
+}
+
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn latency_counts_from_the_recorded_time_where_the_machine_falls_behind() {
+        let dir = tempdir();
+        let path = dir.path().join("storm");
+        // Ten thousand reads a second are far beyond four drives, which do some hundred each.
+        write(&path, reads(20_000, 100));
+        let outcome = play(PLAIN, &path, RECORDED, Fit::Wrap).unwrap();
+        let (read, seconds) = (outcome.jobs[0].measured.read, outcome.jobs[0].measured.seconds);
+        assert_eq!(read.requests, 20_000);
+        assert!(seconds > 10.0 && read.iops < 2000.0, "{read:?}");
+        // Who came first waited little, who came last nearly for all of it: half of it on average.
+        let half = (seconds - 2.0) / 2.0 * 1e6;
+        assert!((0.6..1.4).contains(&(read.latency.mean_us / half)), "{read:?} {half}");
+        assert!(replay(&outcome).in_flight_max > 10_000);
+        // In a closed loop nothing waits for more than those in front of it.
+        let depth = Pace::AsFastAsPossible { depth: 8 };
+        let closed = play(PLAIN, &path, depth, Fit::Wrap).unwrap();
+        let read = closed.jobs[0].measured.read;
+        assert_eq!((read.requests, replay(&closed).in_flight_max), (20_000, 8));
+        assert!(read.latency.p99_us < 200_000.0, "{read:?}");
+    }
 }

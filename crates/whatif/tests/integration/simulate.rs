@@ -77,18 +77,26 @@ fn a_stack_that_makes_no_array_says_why() {
     assert!(error.contains("cannot be put together") && error.contains('4'), "{error}");
 }
 
-/// Issue: no stall and no saw-tooth, also where the map runs out of extents for lines in pieces.
-/// For seconds together nothing was written, and then all at once.
-#[test]
-fn scattered_writes_into_long_lines_flow_evenly_once_the_pool_is_used_up() {
-    for line in ["32K", "64K", "1M"] {
-        let cache = format!("[cache]\nsize = \"512M\"\nline = \"{line}\"\nwrite_us = 20\n");
-        let jobs = "[a]\nrw=randwrite\niodepth=16\nramp_time=20\nruntime=40\ntime_based\n";
-        let outcome = simulate(&experiment(&format!("{STACK}{cache}"), jobs, 1)).unwrap();
-        let late = outcome.windows.iter().filter(|window| window.at_s > 20.0);
-        let rates: Vec<f64> = late.map(|window| window.write_iops).collect();
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        assert!(rates.len() > 30 && mean > 300.0, "{rates:?}");
-        assert!(rates.iter().all(|rate| (0.5..1.5).contains(&(rate / mean))), "{line}: {rates:?}");
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    /// Issue: no stall and no saw-tooth, also where the map runs out of extents for lines in pieces.
+    /// For seconds together nothing was written, and then all at once.
+    #[test]
+    fn scattered_writes_into_long_lines_flow_evenly_once_the_pool_is_used_up() {
+        for line in ["32K", "64K", "1M"] {
+            let cache = format!("[cache]\nsize = \"512M\"\nline = \"{line}\"\nwrite_us = 20\n");
+            let jobs = "[a]\nrw=randwrite\niodepth=16\nramp_time=20\nruntime=40\ntime_based\n";
+            let outcome = simulate(&experiment(&format!("{STACK}{cache}"), jobs, 1)).unwrap();
+            let late = outcome.windows.iter().filter(|window| window.at_s > 20.0);
+            let rates: Vec<f64> = late.map(|window| window.write_iops).collect();
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            assert!(rates.len() > 30 && mean > 300.0, "{rates:?}");
+            assert!(
+                rates.iter().all(|rate| (0.5..1.5).contains(&(rate / mean))),
+                "{line}: {rates:?}"
+            );
+        }
     }
 }
