@@ -1,7 +1,6 @@
 //! Waiting for one another on one thread: no atomics, no poisoning, first come first served.
 
 mod busy;
-mod crew;
 mod join;
 mod key_locks;
 mod notify;
@@ -11,7 +10,6 @@ mod semaphore;
 mod waiter;
 
 pub use busy::{Busy, BusyGuard};
-pub use crew::Crew;
 pub use join::join_all;
 pub use key_locks::{KeyGuard, KeyLocks};
 pub use notify::Notify;

@@ -11,9 +11,11 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
-use headpond_block::sync::Crew;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use headpond_block::{Outcome, Submission};
 
 use super::Array;
@@ -34,7 +36,9 @@ type Filling<'a> = Pin<Box<dyn Future<Output = (u64, Outcome)> + 'a>>;
 /// The runs of one goal.
 #[derive(Default)]
 pub(super) struct Runs<'a> {
-    crew: Crew<Filling<'a>>,
+    filling: FuturesUnordered<Filling<'a>>,
+    /// What those that have ended came to, where nobody has waited for them yet.
+    ended: Vec<(u64, Outcome)>,
     under_way: Vec<Run>,
     begun: u64,
     /// Those of spare space from which runs may begin, in order.
@@ -65,15 +69,20 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// The first of a run, when none is under way any more.
     pub(super) async fn some(&mut self) -> Outcome {
-        let ended = self.crew.some().await;
-        let outcome = ended.into_iter().map(|(number, outcome)| {
+        if self.ended.is_empty() {
+            self.ended.extend(self.filling.next().await);
+        }
+        // All others that have ended by then.
+        self.beside(std::future::ready(())).await;
+        let outcome = self.ended.drain(..).map(|(number, outcome)| {
             self.under_way.retain(|run| run.number != number);
             outcome
         });
         let outcome = outcome.fold(Ok(()), Outcome::and);
         if outcome.is_err() {
             // Half of a run would leave its stripes locked, and what is written there unknown.
-            while !self.crew.some().await.is_empty() {}
+            while self.filling.next().await.is_some() {}
+            self.under_way.clear();
         }
         outcome
     }
@@ -83,7 +92,7 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// As there.
     pub(super) async fn end(&mut self) -> Outcome {
-        while !self.crew.is_empty() {
+        while !self.under_way.is_empty() {
             self.some().await?;
         }
         Ok(())
@@ -91,7 +100,14 @@ impl<'a> Runs<'a> {
 
     /// Waits for something else while the runs go on.
     pub(super) async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
-        self.crew.beside(other).await
+        let mut other = pin!(other);
+        std::future::poll_fn(|context| {
+            while let Poll::Ready(Some(ended)) = self.filling.poll_next_unpin(context) {
+                self.ended.push(ended);
+            }
+            other.as_mut().poll(context)
+        })
+        .await
     }
 
     fn begin(
@@ -104,7 +120,7 @@ impl<'a> Runs<'a> {
         let taking = if parts.is_empty() { 0 } else { rows.end - rows.start };
         self.under_way.push(Run { number, rows: taking, parts });
         let filled = fill(rows);
-        self.crew.join(Box::pin(async move { (number, filled.await) }));
+        self.filling.push(Box::pin(async move { (number, filled.await) }));
     }
 
     fn rows_under_way(&self) -> u64 {
@@ -149,7 +165,7 @@ impl Array {
         let fill = |rows| Submission::pending(self.fill_run(goal, rows));
         match goal {
             Goal::Device(_, filling) => {
-                if runs.crew.is_empty() {
+                if runs.under_way.is_empty() {
                     let start = filling.progress.rows();
                     let end = self.layout.rows().min(start + self.rows_at_a_time());
                     runs.begin((start..end, Vec::new()), fill);
@@ -159,7 +175,7 @@ impl Array {
                 let rows_max = self.spread_rows_at_a_time();
                 let of_run = if self.is_alone() { ROWS_OF_RUN_ALONE } else { ROWS_AT_A_TIME };
                 let of_run = of_run.min(rows_max);
-                while runs.crew.is_empty() || runs.rows_under_way() + of_run <= rows_max {
+                while runs.under_way.is_empty() || runs.rows_under_way() + of_run <= rows_max {
                     self.note_piles(lent, runs);
                     let Some(at) = runs.best_pile() else { break };
                     let run = runs.take(at, of_run);
@@ -195,5 +211,41 @@ impl Array {
         let read = self.layout.strips().map(|strip| self.layout.cell(stripe, strip).role);
         let read = read.filter(|role| *role != lent.role);
         read.chain([self.layout.spare_cell(lent.slot, row).role]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::{Executor, Order, Runtime, VirtualClock};
+    use std::time::Duration;
+
+    /// Begins a run that takes so many milliseconds, one by one.
+    fn begin<'a>(runs: &mut Runs<'a>, runtime: &'a Runtime, ms: u64) {
+        let work = async move {
+            for _ in 0..ms {
+                runtime.sleep(Duration::from_millis(1)).await;
+            }
+            Ok(())
+        };
+        runs.begin((0..1, Vec::new()), |_| Submission::pending(work));
+    }
+
+    #[test]
+    fn runs_go_on_while_their_caller_waits_for_something_else() {
+        let executor = Executor::new(Box::<VirtualClock>::default(), Order::Fifo);
+        let runtime = executor.runtime();
+        let life = async {
+            let begun = runtime.now();
+            let mut runs = Runs::default();
+            [30, 10, 10].into_iter().for_each(|ms| begin(&mut runs, &runtime, ms));
+            runs.some().await.unwrap();
+            assert_eq!((runs.under_way.len(), runtime.now().since(begun).as_millis()), (1, 10));
+            runs.beside(runtime.sleep(Duration::from_millis(50))).await;
+            assert_eq!(runs.under_way.len(), 1, "nobody has waited for it");
+            runs.end().await.unwrap();
+            assert_eq!((runs.under_way.len(), runtime.now().since(begun).as_millis()), (0, 60));
+        };
+        executor.block_on(life).unwrap();
     }
 }
