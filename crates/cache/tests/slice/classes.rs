@@ -8,6 +8,8 @@ use headpond_cache::{
     AdmissionConfig, ClassUsage, CleaningConfig, CleaningPolicy, EvictionPolicy, Mode, Slice,
     SliceConfig,
 };
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -62,7 +64,7 @@ fn resident_max(slice: &Slice) -> u64 {
 /// for few blocks, the others for more than the cache has.
 async fn work(slice: &Slice, runtime: &Runtime, requests: u64) {
     for _ in 0..requests {
-        let draw = mixed(slice.stats().counters.requests());
+        let draw = SplitMix64::seed_from_u64(slice.stats().counters.requests()).next_u64();
         let (class, draw) = (draw % 4, draw / 4);
         let among = if class == 3 { FEW } else { BLOCKS };
         let place = class * BLOCKS + draw / 4 % among;
@@ -71,14 +73,6 @@ async fn work(slice: &Slice, runtime: &Runtime, requests: u64) {
             false => read(slice, runtime, place, class as u8).await,
         }
     }
-}
-
-/// Source: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA '14).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }
 
 fn check_shares(slice: &Slice, shares: &[(u8, u64)]) {

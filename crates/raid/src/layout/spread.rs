@@ -24,6 +24,8 @@
 //! in the next row of a slice, rows of 16 MiB, several bases from a seed). Ours differ in how a
 //! base follows from its seed, in that each has a seed of its own, and in the order of stripes.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use super::{LayoutError, MEMBERS_MAX, Role, StripCell, Stripe};
@@ -234,16 +236,10 @@ impl Development {
 /// volume 2, 3.4.2, algorithm P; the generator is SplitMix64: G. Steele, D. Lea, C. Flood, "Fast
 /// Splittable Pseudorandom Number Generators", OOPSLA 2014.
 pub(super) fn permutation(seed: u32, members: usize) -> Vec<u8> {
-    let mut state = u64::from(seed);
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    };
+    let mut chance = SplitMix64::seed_from_u64(seed.into());
     let mut order: Vec<u8> = (0..members).map(|member| member as u8).collect();
     for last in (1..members).rev() {
-        order.swap(last, (next() % (last as u64 + 1)) as usize);
+        order.swap(last, (chance.next_u64() % (last as u64 + 1)) as usize);
     }
     order
 }

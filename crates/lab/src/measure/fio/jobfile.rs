@@ -4,6 +4,8 @@ use super::Ground;
 use super::starts::Starts;
 use crate::plan::{Beside, Cell, Plan, Sync, beside, own};
 use headpond_whatif::ArrivalProcess;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -100,17 +102,10 @@ fn start(turn: &Turn<'_>, name: &str, size: Option<u64>) -> String {
 }
 
 /// A seed of its own for every round of every cell: fio would ask for the same addresses again.
-///
-/// Source: the mixing function of SplitMix64 (Steele, Lea, Flood, 2014).
 fn seed(plan: &Plan, cell: &Cell, number: u32) -> u64 {
-    let mut mixed = plan.seed;
-    for part in [cell.number as u64, u64::from(number)] {
-        mixed = (mixed ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-    }
-    mixed >> 1
+    let parts = [cell.number as u64, u64::from(number)];
+    let mix = |seed, part| SplitMix64::seed_from_u64(seed ^ part).next_u64();
+    parts.into_iter().fold(plan.seed, mix) >> 1
 }
 
 fn place(ground: &Ground<'_>, engine: &str) -> String {
@@ -270,6 +265,7 @@ mod tests {
             "numjobs=2",
             "iodepth=8",
             "norandommap",
+            "randseed=3395948882924712079",
         ] {
             assert!(text.lines().any(|it| it == line), "{line}: {text}");
         }
