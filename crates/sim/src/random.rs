@@ -1,7 +1,7 @@
 //! The draws of a simulation, all from one seed.
 
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
 
 /// A seeded generator with the draws that simulations need.

@@ -13,8 +13,8 @@ use crate::{
     BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Outcome, Request, RequestFlags,
     RequestKind, Stability, Submission,
 };
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 
 use super::Order;
 use super::waker::{TaskKey, waker};
-use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
