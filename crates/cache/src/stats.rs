@@ -1,5 +1,17 @@
 //! What a slice has done and holds.
 
+/// Adds up field by field; all of them are to be named.
+macro_rules! sums {
+    ($name:ident: $($field:ident),+) => {
+        impl std::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                let Self { $($field),+ } = other;
+                $(self.$field += $field;)+
+            }
+        }
+    };
+}
+
 mod latency;
 mod rate;
 mod traffic;
@@ -15,7 +27,6 @@ use crate::classes::ClassId;
 use crate::eviction::EvictionStats;
 use crate::types::CoreBlock;
 use serde::Serialize;
-use std::ops::AddAssign;
 
 /// So many blocks that differ are no rot.
 const CHANGED_MIN: usize = 2;
@@ -35,19 +46,10 @@ pub struct RequestStats {
     pub failed: u64,
 }
 
-impl AddAssign for RequestStats {
-    fn add_assign(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.hits += other.hits;
-        self.partial_hits += other.partial_hits;
-        self.misses += other.misses;
-        self.pass_through += other.pass_through;
-        self.blocks_hit += other.blocks_hit;
-        self.blocks_missed += other.blocks_missed;
-        self.failed += other.failed;
-    }
-}
+sums!(
+    RequestStats:
+    requests, bytes, hits, partial_hits, misses, pass_through, blocks_hit, blocks_missed, failed
+);
 
 impl RequestStats {
     /// Those that went through the cache, as hit or miss.
@@ -166,22 +168,11 @@ impl BypassStats {
     }
 }
 
-impl AddAssign for BypassStats {
-    fn add_assign(&mut self, other: Self) {
-        let Self { mode, full_of_dirty, scattered, too_large, sequential, .. } = other;
-        let Self { cache_error, class, class_share, promotion, adaptive, .. } = other;
-        self.mode += mode;
-        self.full_of_dirty += full_of_dirty;
-        self.scattered += scattered;
-        self.too_large += too_large;
-        self.sequential += sequential;
-        self.cache_error += cache_error;
-        self.class += class;
-        self.class_share += class_share;
-        self.promotion += promotion;
-        self.adaptive += adaptive;
-    }
-}
+sums!(
+    BypassStats:
+    mode, full_of_dirty, scattered, too_large, sequential, cache_error, class, class_share,
+    promotion, adaptive
+);
 
 /// What the blocks of one class, or of one core, are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
@@ -200,13 +191,7 @@ impl ClassUsage {
     }
 }
 
-impl AddAssign for ClassUsage {
-    fn add_assign(&mut self, other: Self) {
-        self.clean_blocks += other.clean_blocks;
-        self.dirty_blocks += other.dirty_blocks;
-        self.resident_blocks += other.resident_blocks;
-    }
-}
+sums!(ClassUsage: clean_blocks, dirty_blocks, resident_blocks);
 
 /// Requests of one class, each counted once, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
@@ -249,19 +234,11 @@ pub struct ErrorStats {
     pub core_flush: u64,
 }
 
-impl AddAssign for ErrorStats {
-    fn add_assign(&mut self, other: Self) {
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.cache_checksum += other.cache_checksum;
-        self.cache_discard += other.cache_discard;
-        self.cache_mended += other.cache_mended;
-        self.dirty_unreadable += other.dirty_unreadable;
-        self.core_read += other.core_read;
-        self.core_write += other.core_write;
-        self.core_flush += other.core_flush;
-    }
-}
+sums!(
+    ErrorStats:
+    cache_read, cache_write, cache_checksum, cache_discard, cache_mended, dirty_unreadable,
+    core_read, core_write, core_flush
+);
 
 /// Sums since the slice was opened, or the counters were reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]

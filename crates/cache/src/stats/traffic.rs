@@ -6,7 +6,6 @@
 use super::Counters;
 use headpond_block::{BLOCK_BYTES, RequestKind};
 use serde::Serialize;
-use std::ops::AddAssign;
 
 /// Bytes to and from both devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
@@ -64,14 +63,7 @@ pub struct PartTraffic {
     pub cache_written: u64,
 }
 
-impl AddAssign for PartTraffic {
-    fn add_assign(&mut self, other: Self) {
-        self.core_read += other.core_read;
-        self.core_written += other.core_written;
-        self.cache_read += other.cache_read;
-        self.cache_written += other.cache_written;
-    }
-}
+sums!(PartTraffic: core_read, core_written, cache_read, cache_written);
 
 impl CacheTraffic {
     /// By operations of the device.
@@ -101,29 +93,17 @@ impl CoreTraffic {
     }
 }
 
-impl AddAssign for Traffic {
-    fn add_assign(&mut self, other: Self) {
-        let (cache, core) = (&mut self.cache, &mut self.core);
-        cache.read_for_requests += other.cache.read_for_requests;
-        cache.read_for_cleaning += other.cache.read_for_cleaning;
-        cache.read_for_reclaim += other.cache.read_for_reclaim;
-        cache.read_for_scrub += other.cache.read_for_scrub;
-        cache.lent += other.cache.lent;
-        cache.written_data += other.cache.written_data;
-        cache.written_copies += other.cache.written_copies;
-        cache.written_descriptors += other.cache.written_descriptors;
-        cache.written_checkpoints += other.cache.written_checkpoints;
-        cache.discarded += other.cache.discarded;
-        core.read_for_requests += other.core.read_for_requests;
-        core.read_ahead += other.core.read_ahead;
-        core.read_to_complete += other.core.read_to_complete;
-        core.read_for_parity += other.core.read_for_parity;
-        core.written_by_requests += other.core.written_by_requests;
-        core.written_by_cleaning += other.core.written_by_cleaning;
-        core.discarded += other.core.discarded;
-        core.zeroed += other.core.zeroed;
-    }
-}
+sums!(Traffic: cache, core);
+sums!(
+    CacheTraffic:
+    read_for_requests, read_for_cleaning, read_for_reclaim, read_for_scrub, lent, written_data,
+    written_copies, written_descriptors, written_checkpoints, discarded
+);
+sums!(
+    CoreTraffic:
+    read_for_requests, read_ahead, read_to_complete, read_for_parity, written_by_requests,
+    written_by_cleaning, discarded, zeroed
+);
 
 /// What the cache device is read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
