@@ -39,7 +39,8 @@ impl CleaningPolicy {
 
 /// Settings of the cleaner: which policy, what all have in common, and the parameters of each,
 /// which are kept while another one is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct CleaningConfig {
     pub policy: CleaningPolicy,
     /// Most core writes in flight.

@@ -1,75 +1,11 @@
 //! Reads the cleaner's settings: one word, the policy, or a table of which any part
 //! may be left out. What is out of its range is refused here, wherever it comes from.
 
-use super::config::{AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, StripeConfig};
-use serde::Deserialize;
+use super::config::{CleaningConfig, CleaningPolicy};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
-
-/// The table.
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Parts {
-    policy: CleaningPolicy,
-    in_flight_max: u32,
-    write_bytes_max: u32,
-    core_flush_interval_ms: u32,
-    full_wait_ms: u32,
-    stripe: StripeConfig,
-    alru: AlruConfig,
-    acp: AcpConfig,
-}
-
-impl Default for Parts {
-    fn default() -> Self {
-        let CleaningConfig {
-            policy,
-            in_flight_max,
-            write_bytes_max,
-            core_flush_interval_ms,
-            full_wait_ms,
-            stripe,
-            alru,
-            acp,
-        } = CleaningConfig::default();
-        Self {
-            policy,
-            in_flight_max,
-            write_bytes_max,
-            core_flush_interval_ms,
-            full_wait_ms,
-            stripe,
-            alru,
-            acp,
-        }
-    }
-}
-
-impl Parts {
-    fn config(self) -> CleaningConfig {
-        let Self {
-            policy,
-            in_flight_max,
-            write_bytes_max,
-            core_flush_interval_ms,
-            full_wait_ms,
-            stripe,
-            alru,
-            acp,
-        } = self;
-        CleaningConfig {
-            policy,
-            in_flight_max,
-            write_bytes_max,
-            core_flush_interval_ms,
-            full_wait_ms,
-            stripe,
-            alru,
-            acp,
-        }
-    }
-}
 
 fn find<E: Error>(text: &str) -> Result<CleaningPolicy, E> {
     let found = CleaningPolicy::ALL.into_iter().find(|policy| policy.name() == text);
@@ -78,6 +14,13 @@ fn find<E: Error>(text: &str) -> Result<CleaningPolicy, E> {
 
 fn known() -> String {
     CleaningPolicy::ALL.map(CleaningPolicy::name).join(", ")
+}
+
+/// The table in full; what is derived goes by the same name, and comes before the trait's.
+impl Serialize for CleaningConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, to)
+    }
 }
 
 impl<'de> Deserialize<'de> for CleaningConfig {
@@ -102,6 +45,6 @@ impl<'de> Visitor<'de> for Settings {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CleaningConfig, A::Error> {
-        Parts::deserialize(MapAccessDeserializer::new(map)).map(Parts::config)
+        CleaningConfig::deserialize(MapAccessDeserializer::new(map))
     }
 }
