@@ -32,8 +32,8 @@ pub struct Failure {
 
 impl Failure {
     /// Refused for safety.
-    pub fn refused(message: impl Into<String>) -> anyhow::Error {
-        Self { exit: Exit::Refused, message: message.into() }.into()
+    pub fn refused(message: impl ToString) -> anyhow::Error {
+        Self { exit: Exit::Refused, message: message.to_string() }.into()
     }
 
     /// What a command of the volume ended with, which is a refusal or not.
@@ -47,8 +47,8 @@ impl Failure {
         }
     }
 
-    pub fn usage(message: impl Into<String>) -> anyhow::Error {
-        Self { exit: Exit::Usage, message: message.into() }.into()
+    pub fn usage(message: impl ToString) -> anyhow::Error {
+        Self { exit: Exit::Usage, message: message.to_string() }.into()
     }
 }
 

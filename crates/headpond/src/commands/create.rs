@@ -11,8 +11,8 @@ use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
 use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
-    Devices, ExportDescription, JournalDescription, Pace, SettingChange, SettingError, Size,
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateError, CreateOptions,
+    Description, Devices, ExportDescription, JournalDescription, Pace, SettingChange, Size,
     TierDescription, TierSettings, Volume,
 };
 use uuid::Uuid;
@@ -32,7 +32,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     description.core.journal = journal
         .as_ref()
         .map(|device| JournalDescription::of(device.to_string(), args.journal_when));
-    description.check_new().map_err(|error| Failure::usage(error.to_string()))?;
+    description.check_new().map_err(Failure::usage)?;
     if places.exists(&args.name) {
         let name = &args.name;
         return Err(Failure::refused(format!(
@@ -78,10 +78,9 @@ fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySett
     if let (true, Some(change)) = (args.cache.is_empty(), of.cache.first()) {
         return Err(Failure::usage(format!("{change} needs a cache: name its device, --cache")));
     }
-    let usage = |error: SettingError| Failure::usage(error.to_string());
-    let tier = TierSettings::default().with_all(&of.tier).map_err(usage)?;
-    let array = ArraySettings::default().with_all(&of.array).map_err(usage)?;
-    Ok((named.with_all(&of.cache).map_err(usage)?, tier, array))
+    let tier = TierSettings::default().with_all(&of.tier).map_err(Failure::usage)?;
+    let array = ArraySettings::default().with_all(&of.array).map_err(Failure::usage)?;
+    Ok((named.with_all(&of.cache).map_err(Failure::usage)?, tier, array))
 }
 
 fn describe(
@@ -131,7 +130,7 @@ fn describe(
         further_cores: Vec::new(),
         exports: args.nbd.iter().map(export).collect(),
     };
-    description.check_new().map_err(|error| Failure::usage(error.to_string()))?;
+    description.check_new().map_err(Failure::usage)?;
     Ok(description)
 }
 
@@ -190,10 +189,7 @@ fn write(
         let found = striping::find(&args.array, &devices.members, &runtime).await?;
         description.core.striping = found.striping;
         let created = Volume::create(&description, &devices, &options).await;
-        created.map_err(|error| match error.is_refusal() {
-            true => Failure::refused(error.to_string()),
-            false => error.into(),
-        })?;
+        created.map_err(|error| Failure::of(error, CreateError::is_refusal))?;
         let notes = found.notes.into_iter().chain(contents::note(&args.array));
         Ok((description, notes.collect()))
     })?
@@ -205,8 +201,6 @@ pub fn specs(names: &[String]) -> Result<Vec<DeviceSpec>> {
 
 /// A device as the daemon, in its own folder, finds it.
 pub fn spec(name: &str) -> Result<DeviceSpec> {
-    let spec: DeviceSpec = name
-        .parse()
-        .map_err(|error: crate::device::SpecError| Failure::usage(error.to_string()))?;
+    let spec: DeviceSpec = name.parse().map_err(Failure::usage)?;
     Ok(spec.absolute()?)
 }

@@ -62,18 +62,17 @@ pub async fn find(
             random_read_iops: None,
         });
     }
-    let usage = |error: headpond_raid::LayoutError| Failure::usage(error.to_string());
     // More members than can have weights are striped plainly, and there is nothing to compare.
     let all = match outlooks(&known, strip_bytes) {
         Err(_) if is_plain => Vec::new(),
-        all => all.map_err(usage)?,
+        all => all.map_err(Failure::usage)?,
     };
     if !args.weights.is_empty() {
-        let weights = Weights::new(args.weights.clone()).map_err(usage)?;
+        let weights = Weights::new(args.weights.clone()).map_err(Failure::usage)?;
         if weights.as_slice().len() != members.len() {
             let (weights, members) = (weights.as_slice().len(), members.len());
             let error = headpond_raid::LayoutError::Weights { weights, members };
-            return Err(usage(error));
+            return Err(Failure::usage(error));
         }
         let by_hand = outlook("by hand", weights.clone(), &known, strip_bytes);
         let notes = vec![told(&by_hand, &all[0])];

@@ -11,8 +11,7 @@ use headpond_raid::Occupied;
 use headpond_volume::{
     AttachError, CacheDescription, CacheDevice, CacheSettings, CallerError, Description,
     DescriptionError, DetachError, Dirty, ExchangeError, NewDevice, Reopening, Replacement,
-    ScrubCacheError, SettingChange, SettingError, Size, TierDescription, TierSettings,
-    bytes_on_copies,
+    ScrubCacheError, SettingChange, Size, TierDescription, TierSettings, bytes_on_copies,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -218,9 +217,7 @@ impl Desk {
     fn described(&self) -> Result<CacheDescription> {
         let description = self.volume.description();
         let volume = description.name;
-        description
-            .cache
-            .ok_or_else(|| Failure::refused(DetachError::NoCache { volume }.to_string()))
+        description.cache.ok_or_else(|| Failure::refused(DetachError::NoCache { volume }))
     }
 
     /// Makes the device a cache, and puts it in front of the volume.
@@ -290,7 +287,7 @@ impl Desk {
             None => (Size(BLOCK_BYTES), TierSettings::default()),
         };
         let settings = settings.with_all(&parse(named)?);
-        let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
+        let settings = settings.map_err(Failure::usage)?;
         if !body.copies.is_empty() {
             return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
         }
@@ -349,12 +346,12 @@ impl Desk {
 
 fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange>> {
     let changes: Result<Vec<_>, _> = changes.map(str::parse).collect();
-    changes.map_err(|error: SettingError| Failure::usage(error.to_string()))
+    changes.map_err(Failure::usage)
 }
 
 fn changed(body: &AttachBody, settings: &CacheSettings) -> Result<CacheSettings> {
     let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
-    settings.map_err(|error| Failure::usage(error.to_string()))
+    settings.map_err(Failure::usage)
 }
 
 fn caches(body: &AttachBody) -> Result<Vec<DeviceSpec>> {
@@ -399,7 +396,7 @@ fn not_exchanged(error: ExchangeError) -> anyhow::Error {
 
 fn check_line(body: &AttachBody) -> Result<()> {
     match body.line.filter(|line| !is_line_size(line.bytes())) {
-        Some(line) => Err(Failure::usage(DescriptionError::Line { line }.to_string())),
+        Some(line) => Err(Failure::usage(DescriptionError::Line { line })),
         None => Ok(()),
     }
 }

@@ -25,7 +25,7 @@ impl Desk {
                 // A device of the volume was named once: it is refused as that.
                 self.vet_members(body)?;
             }
-            Err(Failure::usage(error.to_string()))
+            Err(Failure::usage(error))
         })?;
         let specs = self.vet_members(body)?;
         let members: Vec<_> =
@@ -60,7 +60,7 @@ impl Desk {
         };
         self.refuse_name(&own, described)?;
         let alone = description.of_core_alone(described, own);
-        alone.check().map_err(|error| Failure::refused(error.to_string()))?;
+        alone.check().map_err(Failure::refused)?;
         let export = description.array_name(name);
         self.refuse_clients(&export)?;
         let is_kept = Cell::new(false);

@@ -166,6 +166,6 @@ fn not_changed(error: ChangeMembersError) -> anyhow::Error {
             GrowError::Device(_) | GrowError::Member(MemberError::Device(_)),
         )
         | ChangeMembersError::Return(ReturnError::Member(MemberError::Device(_))) => error.into(),
-        refusal => Failure::refused(refusal.to_string()),
+        refusal => Failure::refused(refusal),
     }
 }

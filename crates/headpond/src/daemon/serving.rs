@@ -106,7 +106,7 @@ impl Data {
                 // Which devices they are that are missing, an array cannot say.
                 absent.iter().for_each(|note| alert.happened += &format!("; {}", note.text()));
                 places.note_refusal(&description.name, &alert);
-                Failure::refused(alert.to_string())
+                Failure::refused(alert)
             }
             false => error.into(),
         })?;

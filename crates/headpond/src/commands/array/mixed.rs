@@ -29,7 +29,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit> {
     let drives: Vec<DriveFigures> =
         args.drive.iter().map(|word| super::find(word)).collect::<Result<_>>()?;
     let members: Vec<Different> = drives.iter().map(member).collect();
-    let all = outlooks(&members, strip_bytes).map_err(|error| Failure::usage(error.to_string()))?;
+    let all = outlooks(&members, strip_bytes).map_err(Failure::usage)?;
     if args.json {
         let told = json!({ "members": members, "strip_bytes": strip_bytes, "striping": all });
         println!("{}", serde_json::to_string_pretty(&told)?);

@@ -118,7 +118,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
 
 fn pace(args: &PlanArgs) -> Result<Pace> {
     let pace = Pace { floor: args.floor, ceiling: args.ceiling };
-    pace.check().map_err(|error| Failure::usage(error.to_string()))?;
+    pace.check().map_err(Failure::usage)?;
     Ok(pace)
 }
 
@@ -167,13 +167,13 @@ fn rebuild(
     }
     let times = rebuild_times(array.plan.shape, &drive.model, size.bytes())?;
     let plan = array.plan.clone().with_rebuild(drive, &times, given);
-    array.plan = plan.map_err(|error| Failure::usage(error.to_string()))?;
+    array.plan = plan.map_err(Failure::usage)?;
     array.rebuilt = Some(times);
     Ok(())
 }
 
 fn find(word: &str) -> Result<DriveFigures> {
-    DriveFigures::find(word).map_err(|error| Failure::usage(error.to_string()))
+    DriveFigures::find(word).map_err(Failure::usage)
 }
 
 /// What was asked for, or of all levels those that fit.
@@ -185,7 +185,7 @@ fn arrays(args: &PlanArgs, drive: &DriveFigures, given: &Assumptions) -> Result<
     }
     let plans = shapes.into_iter().map(|shape| {
         let plan = Plan::of(drive, shape?, given);
-        let plan = plan.map_err(|error| Failure::usage(error.to_string()))?;
+        let plan = plan.map_err(Failure::usage)?;
         Ok(Planned {
             name: plan.shape.to_string(),
             plan,

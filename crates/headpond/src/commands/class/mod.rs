@@ -161,7 +161,7 @@ pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
         return Ok(Classes::lustre());
     }
     if let Some(rule) = path.to_str().and_then(OneRule::parse) {
-        return Ok(rule.map_err(|error| Failure::usage(error.to_string()))?.classes());
+        return Ok(rule.map_err(Failure::usage)?.classes());
     }
     ensure!(
         path.exists(),

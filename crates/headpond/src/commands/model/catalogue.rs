@@ -48,8 +48,7 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
 /// # Errors
 /// Where there is no such model, or the file describes none.
 pub fn show(args: &ShowArgs) -> Result<Exit> {
-    let usage = |error: CatalogueError| Failure::usage(error.to_string());
-    models::load(&args.name).map_err(usage)?;
-    print!("{}", models::text(&args.name).map_err(usage)?);
+    models::load(&args.name).map_err(Failure::usage)?;
+    print!("{}", models::text(&args.name).map_err(Failure::usage)?);
     Ok(Exit::Ok)
 }

@@ -16,10 +16,7 @@ const SEED: u64 = 1;
 /// # Errors
 /// Refusals before anything is written, and what the device answers.
 pub fn run(args: &FitArgs) -> Result<Exit> {
-    let spec: DeviceSpec = args
-        .device
-        .parse()
-        .map_err(|bad: crate::device::SpecError| Failure::usage(bad.to_string()))?;
+    let spec: DeviceSpec = args.device.parse().map_err(Failure::usage)?;
     if args.destructive {
         let consent = if args.force { Consent::Forced } else { Consent::Careful };
         vet(&spec, consent)?;

@@ -24,7 +24,7 @@ impl FromStr for Target {
             return Ok(Self::Nbd(text.parse()?));
         }
         let spec: Result<DeviceSpec, crate::device::SpecError> = text.parse();
-        Ok(Self::Device(spec.map_err(|bad| Failure::usage(bad.to_string()))?.absolute()?))
+        Ok(Self::Device(spec.map_err(Failure::usage)?.absolute()?))
     }
 }
 
@@ -59,9 +59,7 @@ impl Target {
                 vet(spec, consent)?;
                 let device = Opener::new(ring.clone(), runtime.clone()).open(spec)?;
                 if consent == Consent::Careful && Ends::of(&*device).await? != Ends::OfAWitness {
-                    refuse_occupied(&*device)
-                        .await
-                        .map_err(|error| Failure::refused(error.to_string()))?;
+                    refuse_occupied(&*device).await.map_err(Failure::refused)?;
                 }
                 Ok(device)
             }
