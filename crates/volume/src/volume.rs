@@ -270,35 +270,38 @@ impl Volume {
     /// At the first that is refused.
     pub fn set(&self, changes: &[SettingChange]) -> Result<(), SetError> {
         let _change = self.begin_change()?;
-        self.apply(changes)
+        self.apply(SettingChange::by_owner(changes))
     }
 
-    fn apply(&self, changes: &[SettingChange]) -> Result<(), SetError> {
+    /// The description with these changes.
+    fn with(&self, of: &ChangesByOwner) -> Result<Description, SetError> {
         let mut description = self.description();
         let volume = || self.description().name;
-        let ChangesByOwner { cache: of_cache, tier: of_tier, array: of_array } =
-            SettingChange::by_owner(changes);
-        let (cached, tier) = (self.cached(), self.tier());
-        if !of_cache.is_empty() {
-            let cache = description.cache.as_mut().filter(|_| cached.is_some());
+        if !of.cache.is_empty() {
+            let cache = description.cache.as_mut().filter(|_| self.cached().is_some());
             let cache = cache.ok_or_else(|| SetError::NoCache { volume: volume() })?;
-            cache.settings = cache.settings.with_all(&of_cache)?;
+            cache.settings = cache.settings.with_all(&of.cache)?;
         }
-        if of_cache.iter().any(|change| change.concerns("cleaning")) {
+        if of.cache.iter().any(|change| change.concerns("cleaning")) {
             description.check_order()?;
         }
-        if !of_tier.is_empty() {
-            let described = description.tier.as_mut().filter(|_| tier.is_some());
+        if !of.tier.is_empty() {
+            let described = description.tier.as_mut().filter(|_| self.tier().is_some());
             let described = described.ok_or_else(|| SetError::NoTier { volume: volume() })?;
-            described.settings = described.settings.with_all(&of_tier)?;
+            described.settings = described.settings.with_all(&of.tier)?;
         }
-        description.array = description.array.with_all(&of_array)?;
+        description.array = description.array.with_all(&of.array)?;
+        Ok(description)
+    }
+
+    fn apply(&self, of: ChangesByOwner) -> Result<(), SetError> {
+        let description = self.with(&of)?;
         // What is set on the cache for both the tier has to be told as well.
         let config = description.cache.as_ref().map(CacheDescription::slice_config);
         let tier_config = description.tier.as_ref().map(|described| {
             description.tier_settings(described).of_slice(described.volatile_allowed)
         });
-        let plans = [(cached, config, of_cache), (tier, tier_config, of_tier)];
+        let plans = [(self.cached(), config, of.cache), (self.tier(), tier_config, of.tier)];
         let plans = plans.into_iter().filter_map(|(it, config, asked)| Some((it?, config?, asked)));
         let plans: Vec<_> = plans.collect();
         for (cached, config, asked) in &plans {
@@ -331,9 +334,11 @@ impl Volume {
     /// Before the change, what could not be cleaned or was refused; after it, what stays dirty.
     pub async fn set_and_clean(&self, changes: &[SettingChange]) -> Result<(), SetError> {
         let _change = self.begin_change()?;
+        let of = SettingChange::by_owner(changes);
+        self.with(&of)?;
         // Most of it while the old settings hold, so that the new ones begin with little to do.
         self.clean_all().await?;
-        self.apply(changes)?;
+        self.apply(of)?;
         self.clean_all().await?;
         Ok(())
     }

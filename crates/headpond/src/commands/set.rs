@@ -4,11 +4,11 @@ use crate::args::SetArgs;
 use crate::client::Client;
 use crate::commands::waiting;
 use crate::daemon::SetBody;
-use crate::outcome::{Exit, Failure};
+use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
 use headpond_report::{Align, Table};
-use headpond_volume::{Description, SettingChange, SettingError, ShownSetting};
+use headpond_volume::{Description, ShownSetting};
 
 /// Changes settings of a served volume, and its description with them; or shows them.
 ///
@@ -20,7 +20,6 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     }
     let client = Client::of(places, &args.name)?;
     let changes = super::class::read_named_files(&args.changes)?;
-    check(places, &args.name, &changes)?;
     let changes = changes.iter().map(ToString::to_string).collect();
     let body = SetBody { changes, flush: args.flush };
     let status = waiting::post(&client, "/v1/settings", &body)?;
@@ -50,19 +49,4 @@ fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
     }
     println!("{}\n* differs from its default", table.render());
     Ok(Exit::Ok)
-}
-
-/// Finds what can never be set before anything is asked of the daemon.
-fn check(places: &Places, name: &str, changes: &[SettingChange]) -> Result<()> {
-    let Description { cache, tier, array, .. } = places.load(name)?;
-    let of = SettingChange::by_owner(changes);
-    let usage = |error: SettingError| Failure::usage(error.to_string());
-    if let Some(cache) = cache {
-        cache.settings.with_all(&of.cache).map_err(usage)?;
-    }
-    if let Some(tier) = tier {
-        tier.settings.with_all(&of.tier).map_err(usage)?;
-    }
-    array.with_all(&of.array).map_err(usage)?;
-    Ok(())
 }

@@ -309,7 +309,10 @@ impl Desk {
         };
         // Where only the cleaning failed the settings hold.
         self.places.save(&self.volume.description())?;
-        outcome.map_err(|error| Failure::of(error, SetError::is_refusal))?;
+        outcome.map_err(|error| match error {
+            SetError::Setting(error) => Failure::usage(error),
+            error => Failure::of(error, SetError::is_refusal),
+        })?;
         self.status()
     }
 
