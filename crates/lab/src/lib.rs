@@ -25,7 +25,7 @@ pub mod report;
 mod results;
 mod statistics;
 
-pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
+pub use answer::{Answer, Curve, Question, Rate, answers};
 pub use compare::{Compared, compare};
 pub use environment::{Environment, ExportFacts, SettingFact, TargetFacts, VolumeFacts};
 pub use measure::{

@@ -100,6 +100,12 @@ impl Axis {
         }
     }
 
+    /// The powers of ten on a logarithmic axis; none on another.
+    pub(crate) fn decades(&self) -> impl Iterator<Item = f64> {
+        let (first, last) = (self.from.log10().ceil() as i32, self.to.log10().floor() as i32);
+        (first..=last).map(|power| 10f64.powi(power)).take_while(|_| self.is_logarithmic)
+    }
+
     fn marks(&self, wanted: usize) -> Vec<f64> {
         // Sizes and depths are powers of two.
         if self.is_logarithmic && !matches!(self.unit, Unit::Bytes | Unit::Count) {

@@ -1,6 +1,6 @@
 //! Cells in rows and columns, each with a tone that says at a glance what its figure means.
 
-use super::escape;
+use super::{Align, Table, escape};
 
 /// What a figure means to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +51,31 @@ impl Tone {
 }
 
 impl Grid {
+    /// The cells as plain text, without their tones.
+    pub fn render(&self) -> String {
+        let columns = self.columns.iter().map(|name| (name.as_str(), Align::Right));
+        let corner = (self.corner.as_str(), Align::Left);
+        let mut table = Table::new([corner].into_iter().chain(columns));
+        for (name, cells) in &self.rows {
+            let words = cells.iter().map(|(words, _)| words.clone());
+            table.row([name.clone()].into_iter().chain(words));
+        }
+        match self.note.is_empty() {
+            true => table.render(),
+            false => format!("{}{}\n", table.render(), self.note),
+        }
+    }
+
     /// The cells as HTML.
     pub fn draw(&self) -> String {
         let head: String =
             self.columns.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
-        let cell = |(words, tone): &(String, Tone)| {
-            format!("<td class=\"{}\">{}</td>", tone.class(), escape(words))
+        let cell = |((words, tone), column): (&(String, Tone), &String)| {
+            let (class, column, words) = (tone.class(), escape(column), escape(words));
+            format!("<td class=\"{class}\" data-name=\"{column}\">{words}</td>")
         };
         let row = |(name, cells): &(String, Vec<(String, Tone)>)| {
-            let cells: String = cells.iter().map(cell).collect();
+            let cells: String = cells.iter().zip(&self.columns).map(cell).collect();
             format!("<tr><th>{}</th>{cells}</tr>\n", escape(name))
         };
         let rows: String = self.rows.iter().map(row).collect();
@@ -102,6 +118,6 @@ mod tests {
         let html = grid.draw();
         assert!(html.contains("&lt;b&gt;") && html.contains("a &amp; b"), "{html}");
         assert!(html.contains("<p>d &amp; e</p>"), "{html}");
-        assert!(html.contains("class=\"good4\""), "{html}");
+        assert!(html.contains("class=\"good4\" data-name=\"c&quot;\""), "{html}");
     }
 }

@@ -1,9 +1,10 @@
-//! What people look at: figures in words, tables of text, and charts on a page that needs nothing
+//! What people look at: figures in words, tables, and charts on a page that needs nothing
 //! else, in the light and in the dark, on a desk and on a phone.
 //!
-//! 1. `words` and [`Table`] are for a terminal. 2. [`Lines`], [`Bars`], [`Comparison`] and [`Heat`]
-//!    draw SVG over an [`Axis`]; whatever else is drawn is put into a [`Chart`] with [`framed`].
-//! 3. [`figure`], [`cards`], [`Grid`] and [`document`] put it on a page.
+//! 1. `words` and [`Table`] are for a terminal, too. 2. [`Lines`], [`Bars`], [`Comparison`] and
+//!    [`Heat`] draw SVG over an [`Axis`]; whatever else is drawn is put into a [`Chart`] with
+//!    [`framed`]. 3. [`figure`], [`cards`], [`listed`] and others are the parts of a page, where
+//!    [`Table`] and [`Grid`] draw themselves; [`document`] is around all of it.
 //!
 //! **Invariants**: no script, nothing from elsewhere; words of users are escaped.
 //!
@@ -21,11 +22,11 @@ mod words;
 
 pub use axis::{Axis, Unit};
 pub use bars::Bars;
-pub use comparison::{Compared, Comparison};
+pub use comparison::{Compared, Comparison, Scale};
 pub use grid::{Grid, Tone};
 pub use heat::{Heat, HeatColumn};
 pub use lines::{Line, Lines};
-pub use page::{cards, document, figure};
+pub use page::{cards, document, figure, folded, listed, part, section, side_by_side, verbatim};
 pub use table::{Align, Table};
 pub use words::{
     a_request, count, duration, factor, figure as number, micros, percent, rate, shell_word,

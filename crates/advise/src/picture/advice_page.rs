@@ -8,9 +8,8 @@ use crate::render::{kind_and_size, render_advice, render_signature};
 use crate::search::{Expected, Gain};
 use crate::signature::Signature;
 use crate::situation::Situation;
-use headpond_report::escape;
-use headpond_report::{a_request, count, factor, micros, percent, rate};
-use headpond_report::{cards, document, figure};
+use headpond_report::{Table, cards, document, escape, folded, listed, part};
+use headpond_report::{a_request, count, factor, micros, percent, rate, side_by_side, verbatim};
 
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 12;
@@ -23,30 +22,23 @@ pub fn render_advice_page(
     situation: &Situation,
 ) -> String {
     let cache_bytes = situation.stack.cache.as_ref().map(|cache| cache.size.bytes());
-    let charts: String = charts::all(signature, cache_bytes).iter().map(figure).collect();
+    let text = render_advice(advice) + "\n" + &render_signature(signature);
     let body = [
         head(title, advice),
         decisions(advice),
-        listed("Warnings", &advice.warnings),
+        sentences("Warnings", &advice.warnings),
         compared(advice),
         contributions(advice),
         turning_points(&turning::figures(advice, signature, situation)),
         long_run(advice),
-        framed(&courses::all(&advice.courses).iter().map(figure).collect::<String>()),
+        side_by_side(&courses::all(&advice.courses)),
         kinds(advice),
-        format!(
-            "<h1 class=\"part\">The workload</h1>\n<p>{}</p>\n<div class=\"figures\">\n{}</div>\n",
-            escape(&summary(signature)),
-            cards(figures(signature))
-        ),
-        framed(&charts),
-        listed("The figures hold for", &advice.assumptions),
+        part("The workload", &format!("<p>{}</p>\n", escape(&summary(signature)))),
+        cards(figures(signature)),
+        side_by_side(&charts::all(signature, cache_bytes)),
+        sentences("The figures hold for", &advice.assumptions),
         evidence(advice),
-        format!(
-            "<details><summary>as text</summary>\n<pre>{}\n{}</pre>\n</details>\n",
-            escape(&render_advice(advice)),
-            escape(&render_signature(signature))
-        ),
+        folded("as text", &verbatim(&text)),
     ];
     document(title, &body.concat())
 }
@@ -74,15 +66,14 @@ fn sentence(text: &str) -> String {
 }
 
 fn section(title: &str, note: &str, inside: &str) -> String {
-    format!("<section>\n<h2>{title}</h2>\n<p>{}</p>\n{inside}</section>\n", escape(note))
+    headpond_report::section(title, &format!("<p>{}</p>\n{inside}", escape(note)))
 }
 
-fn listed(title: &str, lines: &[String]) -> String {
-    if lines.is_empty() {
-        return String::new();
+fn sentences(title: &str, lines: &[String]) -> String {
+    match lines.is_empty() {
+        true => String::new(),
+        false => headpond_report::section(title, &listed(lines)),
     }
-    let lines: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
-    format!("<section>\n<h2>{title}</h2>\n<ul>\n{lines}</ul>\n</section>\n")
 }
 
 /// The curves, and why they need not meet the verdict.
@@ -90,18 +81,11 @@ fn turning_points(figures: &str) -> String {
     if figures.is_empty() {
         return String::new();
     }
-    format!(
-        "<h1 class=\"part\">What would change the answer</h1>\n<p>Replays of a part of the sample: where \
-         this machine is marked they may differ from the verdict, which is of all of it.</p>\n{}",
-        framed(figures)
-    )
-}
-
-fn framed(figures: &str) -> String {
-    match figures.is_empty() {
-        true => String::new(),
-        false => format!("<div class=\"charts\">\n{figures}</div>\n"),
-    }
+    let inside = format!(
+        "<p>Replays of a part of the sample: where this machine is marked they may differ from the \
+         verdict, which is of all of it.</p>\n<div class=\"charts\">\n{figures}</div>\n"
+    );
+    part("What would change the answer", &inside)
 }
 
 /// From question to question.
@@ -109,17 +93,10 @@ fn decisions(advice: &Advice) -> String {
     if advice.decisions.is_empty() {
         return String::new();
     }
-    let row = |it: &Decision| {
-        format!(
-            "<tr><th scope=\"row\">{}</th><td data-name=\"figure\">{}</td><td data-name=\"so\">{}</td></tr>\n",
-            escape(&it.question),
-            escape(&it.figure),
-            escape(&it.branch)
-        )
-    };
-    let rows: String = advice.decisions.iter().map(row).collect();
+    let row = |it: &Decision| [it.question.clone(), it.figure.clone(), it.branch.clone()];
+    let table = Table::of(&["question", "figure", "so"], 1, advice.decisions.iter().map(row));
     let note = "from the first question to the last, with the figure that answered each";
-    section("How it was decided", note, &plain(&["question", "figure", "so"], &rows))
+    section("How it was decided", note, &table.draw())
 }
 
 /// The advice among what else was tried, the array by itself last.
@@ -180,25 +157,22 @@ fn long_run(advice: &Advice) -> String {
     if advice.kinds.is_empty() {
         return String::new();
     }
-    let row = |name: &str, it: &Expected| {
-        let cells = [
-            ("requests", rate(it.requests_per_second)),
-            ("mean", micros(it.mean_us)),
-            ("p99", micros(it.p99_us)),
-            ("read hits", percent(it.read_hit_ratio)),
-            ("dirty", percent(it.dirty_ratio)),
-            ("written to the cache", a_request(it.cache_bytes_per_request)),
-        ];
-        let cell = |(name, value)| format!("<td data-name=\"{name}\">{value}</td>");
-        let cells: String = cells.into_iter().map(cell).collect();
-        format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
+    let row = |(name, it): (&str, &Expected)| {
+        [
+            name.to_owned(),
+            rate(it.requests_per_second),
+            micros(it.mean_us),
+            micros(it.p99_us),
+            percent(it.read_hit_ratio),
+            percent(it.dirty_ratio),
+            a_request(it.cache_bytes_per_request),
+        ]
     };
-    let mut rows = row("no cache", &advice.without_cache);
-    if advice.cache {
-        rows += &row("as advised", &advice.with_advice);
-    }
+    let advised = advice.cache.then_some(("as advised", &advice.with_advice));
+    let rows = [("no cache", &advice.without_cache)].into_iter().chain(advised).map(row);
     let heads = ["", "requests", "mean", "p99", "read hits", "dirty", "written to the cache"];
-    section("In the long run", "what the models say, once the cache is full", &plain(&heads, &rows))
+    let table = Table::of(&heads, 1, rows).draw();
+    section("In the long run", "what the models say, once the cache is full", &table)
 }
 
 fn plain(heads: &[&str], rows: &str) -> String {

@@ -4,31 +4,27 @@ use super::charts;
 use crate::render::{render_reuse, render_signature};
 use crate::reuse::Reuse;
 use crate::signature::Signature;
-use headpond_report::{cards, document, escape, figure};
+use headpond_report::{cards, document, escape, side_by_side, verbatim};
 use headpond_report::{count, duration, percent, rate, size};
 
 /// The whole page; `title` says what was analysed.
 pub fn render_page(title: &str, signature: &Signature) -> String {
-    let charts: String = charts::all(signature, None).iter().map(figure).collect();
     let body = format!(
-        "<h1>{}</h1>\n<p>{}</p>\n<div class=\"figures\">\n{}</div>\n\
-         <div class=\"charts\">\n{charts}</div>\n<pre>{}</pre>\n",
+        "<h1>{}</h1>\n<p>{}</p>\n{}{}{}",
         escape(title),
         escape(&summary(signature)),
         cards(figures(signature)),
-        escape(&render_signature(signature))
+        side_by_side(&charts::all(signature, None)),
+        verbatim(&render_signature(signature))
     );
     document(title, &body)
 }
 
 /// The same of a trace that tells of reuse alone.
 pub fn render_reuse_page(title: &str, reuse: &Reuse) -> String {
-    let charts: String = charts::of_reuse(reuse).iter().map(figure).collect();
-    let body = format!(
-        "<h1>{}</h1>\n<div class=\"charts\">\n{charts}</div>\n<pre>{}</pre>\n",
-        escape(title),
-        escape(&render_reuse(reuse))
-    );
+    let charts = side_by_side(&charts::of_reuse(reuse));
+    let text = verbatim(&render_reuse(reuse));
+    let body = format!("<h1>{}</h1>\n{charts}{text}", escape(title));
     document(title, &body)
 }
 

@@ -4,10 +4,7 @@ use crate::advice::{Advice, Point, Turning};
 use crate::render::between;
 use crate::signature::Signature;
 use crate::situation::Situation;
-use headpond_report::escape;
-use headpond_report::figure;
-use headpond_report::{Axis, Unit};
-use headpond_report::{Line, Lines};
+use headpond_report::{Axis, Line, Lines, Table, Unit, figure, folded};
 use headpond_report::{count, factor, percent, size};
 
 /// How far intervals are drawn above the best gain, as a multiple of it.
@@ -83,20 +80,8 @@ fn across(turning: &Turning, here: Option<f64>) -> Axis {
 }
 
 fn table(turning: &Turning) -> String {
-    let row = |point: &Point| {
-        let (at, gain) = (words(turning, point.at), point.gain);
-        format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",
-            escape(&at),
-            factor(gain.factor),
-            between(gain)
-        )
-    };
-    let rows: String = turning.points.iter().map(row).collect();
-    format!(
-        "<details><summary>in figures</summary>\n<table>\n<thead><tr><th scope=\"col\">{}</th>\
-         <th scope=\"col\">gain</th><th scope=\"col\">between</th></tr></thead>\n<tbody>\n{rows}</tbody>\n\
-         </table>\n</details>\n",
-        turning.of
-    )
+    let row =
+        |point: &Point| [words(turning, point.at), factor(point.gain.factor), between(point.gain)];
+    let table = Table::of(&[turning.of, "gain", "between"], 1, turning.points.iter().map(row));
+    folded("in figures", &table.draw())
 }

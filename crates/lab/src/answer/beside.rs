@@ -1,10 +1,10 @@
 //! What jobs that run at the same time do to each other.
 
 use super::curves::named;
-use super::{Answer, Rows, all_within, compared, distinct, ms};
+use super::{Answer, all_within, compared, distinct, ms};
 use crate::results::{JobFigures, Results};
 use crate::statistics::{Verdict, differ};
-use headpond_report::{Comparison, Entry, Unit, factor, number};
+use headpond_report::{Comparison, Entry, Scale, Table, Unit, factor, number};
 use serde_json::json;
 
 /// A job, and on what it ran.
@@ -38,19 +38,19 @@ pub(super) fn answer(results: &Results) -> Answer {
     }
     for job in distinct(all.iter().map(|share| &share.figures.job)) {
         let of: Vec<_> = all.iter().filter(|share| &share.figures.job == job).collect();
-        let bar = |share: &&Share| (share.what.clone(), vec![compared(share.iops())]);
+        let bar = |share: &&Share| (share.what.clone(), vec![Some(compared(share.iops()))]);
         let comparison = Comparison {
             title: format!("{job}: requests a second"),
             note: "medians of the rounds, with their interval".to_owned(),
             series: vec![Entry::new("", 0)],
             rows: of.iter().map(bar).collect(),
-            unit: Unit::Number,
+            scale: Scale::Linear(Unit::Number),
         };
         answer.charts.push(comparison.draw());
         answer.sentences.extend(sentence(job, of));
     }
-    let columns = vec!["what", "job", "IOPS", "MB/s", "mean", "99 %"];
-    answer.tables.push(Rows { columns, words: 2, rows });
+    let columns = ["what", "job", "IOPS", "MB/s", "mean", "99 %"];
+    answer.tables.push(Table::of(&columns, 2, rows));
     answer.facts = json!({ "jobs": facts });
     answer
 }

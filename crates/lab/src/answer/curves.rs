@@ -1,9 +1,9 @@
 //! Latency against throughput.
 
-use super::{AT_MOST, Answer, Rows, distinct, ms};
+use super::{AT_MOST, Answer, distinct, ms};
 use crate::results::{CellResult, Results, Summary, iops, mean_ms, own_jobs};
 use crate::statistics::{Knee, at_budget, knee};
-use headpond_report::{Axis, COLOURS, Chart, Line, Lines, Unit, number};
+use headpond_report::{Axis, COLOURS, Chart, Line, Lines, Table, Unit, number};
 use headpond_whatif::rounds::Round;
 use serde::Serialize;
 use serde_json::json;
@@ -120,8 +120,8 @@ pub(super) fn answer(results: &Results, budgets_ms: &[f64]) -> Answer {
             rows.extend(budgets_ms.iter().map(|&budget| row(curve, budget)));
         }
     }
-    let columns = vec!["what", "request", "knee", "at", "budget", "within it"];
-    answer.tables.push(Rows { columns, words: 2, rows });
+    let columns = ["what", "request", "knee", "at", "budget", "within it"];
+    answer.tables.push(Table::of(&columns, 2, rows));
     answer.facts = json!({ "curves": curves, "budgets_ms": budgets_ms });
     answer
 }

@@ -4,11 +4,11 @@
 //! much of it is dirty by then: scattered blocks may use up the memory for their lines long before
 //! the space, and of long runs much is clean already that has not been given back.
 
+use super::Answer;
 use super::curves::named;
-use super::{Answer, Rows};
 use crate::results::{CellResult, Results, StoredRound};
 use crate::statistics::{Pattern, median, pattern};
-use headpond_report::{Axis, Chart, Line, Lines, Unit, number, percent};
+use headpond_report::{Axis, Chart, Line, Lines, Table, Unit, number, percent};
 use headpond_whatif::CacheShare;
 use serde::Serialize;
 use serde_json::json;
@@ -69,8 +69,8 @@ pub(super) fn answer(results: &Results) -> Answer {
             "cleaned_mb_per_s": found.cleaned, "dirtiest": found.dirtiest }));
         answer.charts.extend(chart(&of, cell));
     }
-    let columns = vec!["what", "load", "fills MB/s", "full MB/s", "cleans MB/s", "dirtiest"];
-    answer.tables.push(Rows { columns, words: 2, rows });
+    let columns = ["what", "load", "fills MB/s", "full MB/s", "cleans MB/s", "dirtiest"];
+    answer.tables.push(Table::of(&columns, 2, rows));
     answer.facts = json!({ "cells": facts });
     answer
 }

@@ -20,7 +20,7 @@ pub use rating::Rate;
 use crate::plan::{Plan, PlanError};
 use crate::results::{CellResult, Results, Summary};
 use crate::statistics::Spread;
-use headpond_report::{Align, Chart, Compared, Grid, Table};
+use headpond_report::{Chart, Compared, Grid, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -69,22 +69,13 @@ pub struct Answer {
     /// The conclusions, the most important first.
     pub sentences: Vec<String>,
     #[serde(skip)]
-    pub tables: Vec<Rows>,
+    pub tables: Vec<Table>,
     #[serde(skip)]
     pub grids: Vec<(String, Grid)>,
     #[serde(skip)]
     pub charts: Vec<Chart>,
     /// The same in figures.
     pub facts: Value,
-}
-
-/// Figures in rows, for text and for a page.
-#[derive(Clone, Debug)]
-pub struct Rows {
-    /// The first `words` columns are words, the others figures.
-    pub columns: Vec<&'static str>,
-    pub words: usize,
-    pub rows: Vec<Vec<String>>,
 }
 
 impl Question {
@@ -188,38 +179,13 @@ impl Answer {
         for sentence in &self.sentences {
             text += &format!("  - {sentence}\n");
         }
-        for rows in &self.tables {
-            text += &format!("\n{}", rows.text());
+        for table in &self.tables {
+            text += &format!("\n{}", table.render());
         }
         for (title, grid) in &self.grids {
-            text += &format!("\n{title}\n{}", grid_text(grid));
+            text += &format!("\n{title}\n{}", grid.render());
         }
         text
-    }
-}
-
-impl Rows {
-    pub fn text(&self) -> String {
-        let align = |index: usize| if index < self.words { Align::Left } else { Align::Right };
-        let columns = self.columns.iter().enumerate().map(|(index, name)| (*name, align(index)));
-        let mut table = Table::new(columns);
-        for row in &self.rows {
-            table.row(row.iter().cloned());
-        }
-        table.render()
-    }
-}
-
-fn grid_text(grid: &Grid) -> String {
-    let columns = grid.columns.iter().map(|name| (name.as_str(), Align::Right));
-    let mut table = Table::new([(grid.corner.as_str(), Align::Left)].into_iter().chain(columns));
-    for (name, cells) in &grid.rows {
-        let words = cells.iter().map(|(words, _)| words.clone());
-        table.row([name.clone()].into_iter().chain(words));
-    }
-    match grid.note.is_empty() {
-        true => table.render(),
-        false => format!("{}{}\n", table.render(), grid.note),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Each round as a point of time.
 
+use super::Answer;
 use super::curves::named;
-use super::{Answer, Rows};
 use crate::results::{CellResult, Results, own_jobs};
 use crate::statistics::{Pattern, outliers, pattern, spread};
-use headpond_report::{Axis, Line, Lines, Unit, number};
+use headpond_report::{Axis, Line, Lines, Table, Unit, number};
 use serde_json::json;
 
 pub(super) fn answer(results: &Results) -> Answer {
@@ -52,8 +52,8 @@ pub(super) fn answer(results: &Results) -> Answer {
         };
         answer.charts.push(chart.draw());
     }
-    let columns = vec!["what", "side", "MB/s", "least", "most", "passes"];
-    answer.tables.push(Rows { columns, words: 2, rows });
+    let columns = ["what", "side", "MB/s", "least", "most", "passes"];
+    answer.tables.push(Table::of(&columns, 2, rows));
     answer.facts = json!({ "series": facts });
     answer
 }

@@ -1,10 +1,10 @@
 //! An array against what such an array is expected to do.
 
 use super::curves::named;
-use super::{Answer, Rows, distinct, group};
+use super::{Answer, distinct, group};
 use crate::plan::{ArrayOf, Sync};
 use crate::results::{CellResult, Results, Summary};
-use headpond_report::{Grid, Tone, factor, number, percent};
+use headpond_report::{Grid, Table, Tone, factor, number, percent};
 use headpond_volume::Pace;
 use headpond_whatif::plan::{Assumptions, DriveFigures, Plan, Shape, Speeds};
 use serde::Serialize;
@@ -131,8 +131,8 @@ pub(super) fn answer(results: &Results) -> Answer {
             factor(it.share()),
         ]
     });
-    let columns = vec!["array", "load", "mark", "each", "expected", "of it"];
-    answer.tables.push(Rows { columns, words: 3, rows: rows.collect() });
+    let columns = ["array", "load", "mark", "each", "expected", "of it"];
+    answer.tables.push(Table::of(&columns, 3, rows));
     let facts = rated.iter().map(|it| {
         json!({ "cell": it.cell.cell.number, "of": it.of, "request": it.cell.cell.load.request(),
                 "arrays": it.arrays, "measured": it.found, "expected": it.expected,

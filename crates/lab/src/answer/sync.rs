@@ -5,11 +5,11 @@
 //! that does not protect it falls to what its flash does.
 
 use super::curves::named;
-use super::{Answer, Rows, compared, distinct};
+use super::{Answer, compared, distinct};
 use crate::plan::{Sync, plain};
 use crate::results::{CellResult, Results, Summary};
 use crate::statistics::differ;
-use headpond_report::{Chart, Compared, Comparison, Entry, Unit, number, percent};
+use headpond_report::{Chart, Compared, Comparison, Entry, Scale, Table, Unit, number, percent};
 use serde_json::json;
 
 /// Of the rate without flushes, what is left where a flush has nothing to do.
@@ -30,7 +30,7 @@ struct Pair<'a> {
     /// Of each round with stable writes.
     merits: Vec<f64>,
     /// Without and with the flush, for a drawing.
-    bars: Vec<Compared>,
+    bars: [Compared; 2],
 }
 
 pub(super) fn answer(results: &Results) -> Answer {
@@ -63,8 +63,8 @@ pub(super) fn answer(results: &Results) -> Answer {
         vec![pair.of.clone(), pair.cell.cell.load.to_string(), loose, stable, percent(pair.left())]
     };
     answer.charts.push(chart(&pairs));
-    let columns = vec!["what", "load", "without", "stable", "left"];
-    answer.tables.push(Rows { columns, words: 2, rows: pairs.iter().map(row).collect() });
+    let columns = ["what", "load", "without", "stable", "left"];
+    answer.tables.push(Table::of(&columns, 2, pairs.iter().map(row)));
     let facts = pairs.iter().map(|pair| {
         json!({ "cell": pair.cell.cell.number, "without": pair.loose, "with": pair.stable,
                 "left": pair.left() })
@@ -154,7 +154,7 @@ impl<'a> Pair<'a> {
         };
         let (_, plain) = measured.iter().find(|(other, _)| is_it(other))?;
         let (stable, loose) = (summary.write.iops, plain.write.iops);
-        let bars = vec![compared(&plain.iops), compared(&summary.iops)];
+        let bars = [compared(&plain.iops), compared(&summary.iops)];
         let merits = cell.merits(&results.plan);
         Some(Self { cell, of: named(results, cell), stable, loose, merits, bars })
     }
@@ -193,8 +193,8 @@ fn chart(pairs: &[Pair<'_>]) -> Chart {
         title: "Requests a second, without a flush and with one".to_owned(),
         note: "medians of the rounds, with their interval".to_owned(),
         series: vec![Entry::new("without", 7), Entry::new("with", 0)],
-        rows: pairs.iter().map(|pair| (name(pair), pair.bars.clone())).collect(),
-        unit: Unit::Count,
+        rows: pairs.iter().map(|pair| (name(pair), pair.bars.map(Some).to_vec())).collect(),
+        scale: Scale::Linear(Unit::Count),
     };
     comparison.draw()
 }

@@ -3,12 +3,12 @@
 mod along;
 
 use super::curves::Curve;
-use super::{Answer, Rows, actual, distinct, group, ms};
+use super::{Answer, actual, distinct, group, ms};
 use crate::plan::Load;
 use crate::results::{CellResult, Results};
 use crate::statistics::{Verdict, adjust, at_budget, differ};
 use along::{along, sentence, within};
-use headpond_report::{Grid, Tone, factor};
+use headpond_report::{Grid, Table, Tone, factor};
 use serde_json::{Value, json};
 
 /// Two cells that differ in nothing but the axis.
@@ -154,7 +154,7 @@ fn compare(
     (found, facts)
 }
 
-fn table(results: &Results, axis: &str, names: [&str; 2], pairs: &[Pair<'_>]) -> Rows {
+fn table(results: &Results, axis: &str, names: [&str; 2], pairs: &[Pair<'_>]) -> Table {
     let groups: Vec<_> = pairs.iter().map(|pair| pair.group(results, axis)).collect();
     let has_groups = groups.iter().any(|group| !group.is_empty());
     let row = |(pair, group): (&Pair<'_>, &String)| {
@@ -169,12 +169,12 @@ fn table(results: &Results, axis: &str, names: [&str; 2], pairs: &[Pair<'_>]) ->
             factor(pair.verdict.ratio),
             format!("{:.3}", pair.verdict.chance),
         ];
-        has_groups.then(|| group.clone()).into_iter().chain(cells).collect()
+        has_groups.then(|| group.clone()).into_iter().chain(cells)
     };
     let columns = has_groups.then_some("of").into_iter();
     let columns: Vec<_> = columns.chain(["load", "better", "second/first", "chance"]).collect();
     let words = columns.len() - 2;
-    Rows { columns, words, rows: pairs.iter().zip(&groups).map(row).collect() }
+    Table::of(&columns, words, pairs.iter().zip(&groups).map(row))
 }
 
 /// More columns than this are wider than a page.

@@ -2,10 +2,11 @@
 
 use super::over_time::{course, latencies};
 use super::text::{cells, remarks};
-use crate::answer::{Answer, Rows, answers};
+use crate::answer::{Answer, answers};
 use crate::environment::{Environment, ExportFacts, TargetFacts};
 use crate::results::Results;
-use headpond_report::{cards, document, escape, figure, size};
+use headpond_report::{Table, cards, document, escape, folded, listed, part, section};
+use headpond_report::{side_by_side, size};
 
 /// More charts over time than this say nothing to anybody.
 const COURSES_MAX: usize = 120;
@@ -15,23 +16,20 @@ pub fn page(results: &Results) -> String {
     let plan = &results.plan;
     let answers = answers(results);
     let answered: String = answers.iter().map(answer).collect();
-    let remarks: String = remarks(results).iter().map(|it| item(it)).collect();
+    let remarks = remarks(results);
     let remarks = match remarks.is_empty() {
-        true => remarks,
-        false => format!(
-            "<h1 class=\"part\">To know of single cells</h1>\n<ul class=\"findings\">{remarks}</ul>\n"
-        ),
+        true => String::new(),
+        false => part("To know of single cells", &listed(&remarks)),
     };
+    let cells = part("All cells", &section("", &cells(results).draw()));
+    let measured_on = section("", &environment(&results.environment));
     let body = format!(
-        "<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n<div class=\"figures\">\n{}</div>\n{answered}\
-         {remarks}<h1 class=\"part\">All cells</h1>\n<section>{}</section>\n{}\
-         <h1 class=\"part\">On what it was measured</h1>\n<section>{}</section>\n",
+        "<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n{}{answered}{remarks}{cells}{}{}",
         escape(&plan.name),
         escape(&plan.question),
         cards(figures(results)),
-        table(&cells(results)),
         courses(results),
-        environment(&results.environment),
+        part("On what it was measured", &measured_on),
     );
     document(&plan.name, &body)
 }
@@ -47,51 +45,16 @@ fn figures(results: &Results) -> Vec<(&'static str, String)> {
 }
 
 fn answer(answer: &Answer) -> String {
-    let findings: String = answer.sentences.iter().map(|it| item(it)).collect();
-    let grids = answer.grids.iter().map(|(title, grid)| {
-        format!("<section><h2>{}</h2>\n{}</section>\n", escape(title), grid.draw())
-    });
+    let grids = answer.grids.iter().map(|(title, grid)| section(title, &grid.draw()));
     let grids: String = grids.collect();
-    let charts: String = answer.charts.iter().map(figure).collect();
-    let charts = match charts.is_empty() {
-        true => charts,
-        false => format!("<div class=\"charts\">\n{charts}</div>\n"),
-    };
-    let tables: String = answer.tables.iter().filter(|it| !it.rows.is_empty()).map(table).collect();
+    let charts = side_by_side(&answer.charts);
+    let tables: String =
+        answer.tables.iter().filter(|it| !it.is_empty()).map(Table::draw).collect();
     let tables = match tables.is_empty() {
         true => tables,
-        false => {
-            format!("<section><details><summary>figures</summary>{tables}</details></section>\n")
-        }
+        false => section("", &folded("figures", &tables)),
     };
-    format!(
-        "<h1 class=\"part\">{}</h1>\n<ul class=\"findings\">{findings}</ul>\n{grids}\
-         {charts}{tables}",
-        escape(&answer.title)
-    )
-}
-
-fn item(words: &str) -> String {
-    format!("<li>{}</li>\n", escape(words))
-}
-
-fn table(rows: &Rows) -> String {
-    let class = |index: usize| if index < rows.words { " class=\"words\"" } else { "" };
-    let head = rows.columns.iter().enumerate();
-    let head: String =
-        head.map(|(index, name)| format!("<th{}>{}</th>", class(index), escape(name))).collect();
-    let row = |cells: &Vec<String>| {
-        let cells = cells.iter().enumerate().map(|(index, words)| {
-            let name = escape(rows.columns[index]);
-            format!("<td{} data-name=\"{name}\">{}</td>", class(index), escape(words))
-        });
-        format!("<tr>{}</tr>\n", cells.collect::<String>())
-    };
-    let body: String = rows.rows.iter().map(row).collect();
-    format!(
-        "<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\
-         </table></div>\n"
-    )
+    part(&answer.title, &(listed(&answer.sentences) + &grids + &charts + &tables))
 }
 
 /// The first of each target, in order, where there are more than so many: none goes without.
@@ -126,12 +89,9 @@ fn courses(results: &Results) -> String {
         0 => String::new(),
         more => format!("<p>{more} more are left out.</p>\n"),
     };
-    let figures: String = shared_out(charts, COURSES_MAX).iter().map(figure).collect();
-    format!(
-        "<h1 class=\"part\">Over time</h1>\n<details><summary>{} charts: each cell's throughput, and its latency</summary>\
-         \n<div class=\"charts\">\n{figures}</div>{left_out}</details>\n",
-        count
-    )
+    let figures = side_by_side(&shared_out(charts, COURSES_MAX));
+    let summary = format!("{count} charts: each cell's throughput, and its latency");
+    part("Over time", &folded(&summary, &(figures + &left_out)))
 }
 
 fn environment(environment: &Environment) -> String {
@@ -144,13 +104,13 @@ fn environment(environment: &Environment) -> String {
     if let Some(fio) = &environment.fio {
         rows.push(("load", fio.clone()));
     }
-    let rows: String = rows.into_iter().map(|(name, value)| row(name, &value)).collect();
-    let targets: String = environment.targets.iter().flat_map(rows_of).collect();
-    format!("<table><tbody>{rows}{targets}</tbody></table>")
+    let rows = rows.into_iter().map(|(name, value)| [name.to_owned(), value]);
+    let targets = environment.targets.iter().flat_map(rows_of);
+    Table::of(&["", ""], 2, rows.chain(targets)).draw()
 }
 
 /// A target, and what it is made of and set to.
-fn rows_of(facts: &TargetFacts) -> Vec<String> {
+fn rows_of(facts: &TargetFacts) -> Vec<[String; 2]> {
     let part = |part: &TargetFacts| {
         let name = format!("{}, {}", facts.name, part.name);
         rows_of(&TargetFacts { name, ..part.clone() })
@@ -162,7 +122,7 @@ fn rows_of(facts: &TargetFacts) -> Vec<String> {
         false if changed.is_empty() => Some("as delivered".to_owned()),
         false => Some(changed.join(", ")),
     };
-    let settings = settings.map(|words| row(&format!("{}, settings", facts.name), &words));
+    let settings = settings.map(|words| [format!("{}, settings", facts.name), words]);
     let parts = facts.parts.iter().flat_map(part);
     let alike = facts.alike.iter().zip(2..).flat_map(|(one, number)| {
         let name = format!("{}, array {number}", facts.name);
@@ -171,7 +131,7 @@ fn rows_of(facts: &TargetFacts) -> Vec<String> {
     [target(facts)].into_iter().chain(parts).chain(settings).chain(alike).collect()
 }
 
-fn target(facts: &TargetFacts) -> String {
+fn target(facts: &TargetFacts) -> [String; 2] {
     let named =
         |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
     let parts = [
@@ -187,7 +147,7 @@ fn target(facts: &TargetFacts) -> String {
         facts.export.as_ref().map(exported),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
-    row(&facts.name, &parts.join(", "))
+    [facts.name.clone(), parts.join(", ")]
 }
 
 /// What the server of an export says of it.
@@ -204,10 +164,6 @@ fn exported(export: &ExportFacts) -> String {
         volume.unwrap_or_default(),
         export.flags.join(" ")
     )
-}
-
-fn row(name: &str, value: &str) -> String {
-    format!("<tr><th>{}</th><td class=\"words\">{}</td></tr>\n", escape(name), escape(value))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Results for a terminal.
 
-use crate::answer::{Rows, all_within, answers, name_of};
+use crate::answer::{all_within, answers, name_of};
 use crate::measure::Ending;
 use crate::results::{CellResult, Results, Summary};
 use crate::statistics::{Interval, Pattern};
-use headpond_report::{duration, number};
+use headpond_report::{Table, duration, number};
 
 const FIO_AT_A_RATE: &str =
     "latencies count from when fio sent a request, not from when it was due";
@@ -27,7 +27,7 @@ pub fn text(results: &Results) -> String {
     for answer in answers(results) {
         text += &format!("\n{}", answer.text());
     }
-    text += &format!("\n{}", cells(results).text());
+    text += &format!("\n{}", cells(results).render());
     for remark in remarks(results) {
         text += &format!("{remark}\n");
     }
@@ -35,7 +35,7 @@ pub fn text(results: &Results) -> String {
 }
 
 /// All cells with their figures.
-pub(super) fn cells(results: &Results) -> Rows {
+pub(super) fn cells(results: &Results) -> Table {
     let measured: Vec<_> = results.measured().collect();
     let has_flushes = measured.iter().any(|(_, summary)| summary.flush.requests > 0);
     let rows = measured.iter().map(|(cell, summary)| {
@@ -61,7 +61,7 @@ pub(super) fn cells(results: &Results) -> Rows {
     let mut columns = vec!["what", "load", "IOPS", "between", "MB/s", "mean", "99 %", "99.99 %"];
     columns.extend(["flush 99 %", "flush 99.99 %"].into_iter().filter(|_| has_flushes));
     columns.push("rounds");
-    Rows { columns, words: 2, rows: rows.collect() }
+    Table::of(&columns, 2, rows)
 }
 
 /// Where the median lies, and how sure that is; with too few rounds, from the least to the most.
