@@ -7,6 +7,7 @@ use super::outcome::{DemoOutcome, Row};
 use super::progress::Progress;
 use super::{DemoArgs, page};
 use crate::commands::advise::{Findings, advise_for};
+use crate::commands::analyze::write;
 use crate::outcome::{Exit, Failure, told};
 use anyhow::{Context, Result};
 use headpond_report::shell_words;
@@ -157,12 +158,12 @@ fn tell(args: &DemoArgs, outcome: &DemoOutcome) -> Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(outcome)?);
     } else {
-        println!("\n{}", outcome.table());
+        println!("\n{}", outcome.grid().render());
         for note in outcome.footnotes() {
             println!("{note}");
         }
     }
-    page::write(&args.report, outcome)?;
+    write(&args.report, page::page(outcome).as_bytes())?;
     eprintln!("\npage with table and chart: {}", args.report.display());
     Ok(())
 }

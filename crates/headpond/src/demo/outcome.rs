@@ -1,7 +1,7 @@
 //! What the demo found out, as numbers and as a table.
 
 use super::load::{Measured, Workload};
-use headpond_report::{Align, Table};
+use headpond_report::{Grid, Tone};
 use serde::Serialize;
 
 /// The whole result; the page and `--json` show the same.
@@ -44,27 +44,25 @@ impl Row {
 
 impl DemoOutcome {
     /// The table that ends the demo.
-    pub fn table(&self) -> String {
-        let right = |name| (name, Align::Right);
-        let mut table = Table::new([
-            ("workload", Align::Left),
-            right("before"),
-            right("after: burst"),
-            right("gain"),
-            right("after: sustained"),
-            right("gain"),
-        ]);
-        for row in &self.rows {
-            table.row([
-                row.workload.name.to_owned(),
-                rate(&row.before, row.workload),
-                rate(&row.burst, row.workload),
+    pub fn grid(&self) -> Grid {
+        let row = |row: &Row| {
+            let rate = |of: &Measured| (rate(of, row.workload), Tone::Blank);
+            let cells = [
+                rate(&row.before),
+                rate(&row.burst),
                 gain(row.burst_gain()),
-                rate(&row.sustained, row.workload),
+                rate(&row.sustained),
                 gain(row.sustained_gain()),
-            ]);
+            ];
+            (row.workload.name.to_owned(), cells.to_vec())
+        };
+        let columns = ["before", "after: burst", "gain", "after: sustained", "gain"];
+        Grid {
+            corner: "workload".to_owned(),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: self.rows.iter().map(row).collect(),
+            note: String::new(),
         }
-        table.render()
     }
 
     /// How honest the sustained column is: what the array itself can take.
@@ -96,7 +94,7 @@ impl DemoOutcome {
     }
 }
 
-pub fn rate(measured: &Measured, workload: Workload) -> String {
+fn rate(measured: &Measured, workload: Workload) -> String {
     if workload.block_bytes > 4096 {
         return format!("{:.1} MB/s", measured.mb_per_s);
     }
@@ -106,6 +104,8 @@ pub fn rate(measured: &Measured, workload: Workload) -> String {
     }
 }
 
-pub fn gain(factor: f64) -> String {
-    if factor < 10.0 { format!("{factor:.1} x") } else { format!("{factor:.0} x") }
+/// Less than a twentieth is nothing that shows in runs this short.
+fn gain(factor: f64) -> (String, Tone) {
+    let words = if factor < 10.0 { format!("{factor:.1} x") } else { format!("{factor:.0} x") };
+    (words, Tone::of_factor(factor, 0.05))
 }

@@ -397,8 +397,8 @@ fn stacks_are_compared_in_a_table_in_pictures_and_on_a_page() {
     let drives = bars(line("<cached>  drive by drive"));
     assert!(drives.len() == 4 && drives.iter().all(|bar| *bar > '▅'), "all are busy: {text}");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains("&#60;cached&#62;") && !page.contains("<cached>"), "escaped");
-    assert!(page.matches("<svg").count() == 2 && page.contains("class=\"best\""));
+    assert!(page.contains("&lt;cached&gt;") && !page.contains("<cached>"), "escaped");
+    assert!(page.matches("<svg").count() == 2 && page.contains("<td class=\"good2\""));
     assert!(!page.contains("src=") && !page.contains("@import"), "needs nothing else");
 }
 

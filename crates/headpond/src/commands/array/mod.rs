@@ -10,6 +10,7 @@ mod report;
 
 pub use args::ArrayCommand;
 
+use super::analyze::write;
 use super::simulate::carry_out;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
@@ -105,7 +106,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
         }
     }
     if let Some(path) = &args.html {
-        page::write(path, &drive, &given, &arrays)?;
+        write(path, page::page(&drive, &given, &arrays).as_bytes())?;
     }
     if args.json {
         let all = json!({ "drive": drive, "assumptions": given, "arrays": arrays });

@@ -1,88 +1,79 @@
 //! Planned arrays as one page that needs nothing else.
 
 use super::Planned;
-use super::report::{self, SPEEDS};
-use anyhow::{Context, Result};
-use askama::Template;
-use charts_rs::{BarChart, Series};
+use super::report::{self, Pick, SPEEDS};
+use headpond_report::{COLOURS, Chart, Compared, Comparison, Entry, Scale, Unit};
+use headpond_report::{document, escape, section, side_by_side, verbatim};
 use headpond_whatif::Condition;
-use headpond_whatif::plan::{Assumptions, AtDepth, DriveFigures, Speeds};
-use std::path::Path;
+use headpond_whatif::plan::{Assumptions, AtDepth, DriveFigures};
 
-#[derive(Template)]
-#[template(path = "array.html")]
-struct Page<'a> {
-    arrays: Vec<&'a str>,
-    head: String,
-    tables: Vec<(&'static str, String)>,
-    /// SVGs of our own making.
-    charts: Vec<String>,
-    notes: String,
-}
-
-/// Writes the page.
-///
-/// # Errors
-/// Where the file cannot be written.
-pub fn write(
-    path: &Path,
-    drive: &DriveFigures,
-    given: &Assumptions,
-    arrays: &[Planned],
-) -> Result<()> {
+/// The whole page.
+pub fn page(drive: &DriveFigures, given: &Assumptions, arrays: &[Planned]) -> String {
+    let names: Vec<_> = arrays.iter().map(|it| it.name.as_str()).collect();
     let tables = report::tables(arrays).into_iter().filter(|(_, table)| !table.is_empty());
-    let page = Page {
-        arrays: arrays.iter().map(|it| it.name.as_str()).collect(),
-        head: report::head(drive),
-        tables: tables.map(|(title, table)| (title, table.render())).collect(),
-        charts: charts(arrays)?,
-        notes: report::notes(drive, given),
-    };
-    std::fs::write(path, page.render()?).with_context(|| format!("cannot write {}", path.display()))
+    let tables: String = tables.map(|(title, table)| section(title, &table.draw())).collect();
+    let body = format!(
+        "<h1>Arrays: {}</h1>\n{}{}{tables}<p>{}</p>\n",
+        escape(&names.join(", ")),
+        verbatim(&report::head(drive)),
+        side_by_side(&charts(arrays)),
+        escape(&report::notes(drive, given)),
+    );
+    document("arrays", &body)
 }
 
 /// A chart for each kind of load, with a bar for each condition; and one with a bar for each depth,
 /// and for what the simulator says of it.
-fn charts(arrays: &[Planned]) -> Result<Vec<String>> {
+fn charts(arrays: &[Planned]) -> Vec<Chart> {
     let conditions = SPEEDS.into_iter().map(|(title, pick)| {
-        let series = Condition::ALL.map(|condition| {
-            let of = |it: &Planned| it.plan.when(condition).map_or(0.0, |it| pick(it.full));
-            bars(&condition.to_string(), arrays, of)
-        });
-        chart(title, arrays, series.to_vec())
+        let names = Condition::ALL.iter().map(Condition::to_string);
+        let speed =
+            |it: &Planned, condition| it.plan.when(condition).map(|expected| pick(expected.full));
+        chart(title, names, arrays, |it| Condition::ALL.map(|when| speed(it, when)).to_vec())
     });
     let depths = SPEEDS.into_iter().map(|(title, pick)| {
-        chart(&format!("{title}, healthy, by requests in flight"), arrays, by_depth(arrays, pick))
+        by_depth(&format!("{title}, healthy, by requests in flight"), arrays, pick)
     });
     conditions.chain(depths).collect()
 }
 
-fn by_depth(arrays: &[Planned], pick: fn(Speeds) -> f64) -> Vec<Series> {
-    let expected = |it: &Planned| it.plan.when(Condition::Healthy).map(|it| it.by_depth.clone());
-    let depths = arrays.iter().find_map(expected).unwrap_or_default();
-    let mut series = Vec::new();
-    for (at, depth) in depths.iter().map(|it| it.depth).enumerate() {
-        let speed = |of: Option<&AtDepth>| of.map_or(0.0, |it| pick(it.speeds));
-        let of = |it: &Planned| speed(expected(it).unwrap_or_default().get(at));
-        series.push(bars(&format!("depth {depth}"), arrays, of));
-        if arrays.iter().any(|it| !it.simulated.is_empty()) {
-            let of = |it: &Planned| speed(it.simulated.first().and_then(|it| it.by_depth.get(at)));
-            series.push(bars(&format!("depth {depth}, simulated"), arrays, of));
-        }
-    }
-    series
+type Source = fn(&Planned) -> &[AtDepth];
+const SOURCES: [(&str, Source); 2] = [("", expected), (", simulated", simulated)];
+
+fn by_depth(title: &str, arrays: &[Planned], pick: Pick) -> Chart {
+    let depths = arrays.iter().map(expected).find(|it| !it.is_empty()).unwrap_or_default();
+    let is_known = |(_, of): &(&str, Source)| arrays.iter().any(|it| !of(it).is_empty());
+    let sources: Vec<_> = SOURCES.into_iter().filter(is_known).collect();
+    let all = || (0..depths.len()).flat_map(|at| sources.iter().map(move |of| (at, of)));
+    let names = all().map(|(at, (of, _))| format!("depth {}{of}", depths[at].depth));
+    let speed = |it: &AtDepth| pick(it.speeds);
+    chart(title, names, arrays, |it| all().map(|(at, (_, of))| of(it).get(at).map(speed)).collect())
 }
 
-fn bars(name: &str, arrays: &[Planned], of: impl Fn(&Planned) -> f64) -> Series {
-    (name, arrays.iter().map(|it| of(it) as f32).collect::<Vec<f32>>()).into()
+fn expected(array: &Planned) -> &[AtDepth] {
+    array.plan.when(Condition::Healthy).map_or(&[], |it| &it.by_depth)
 }
 
-fn chart(title: &str, arrays: &[Planned], series: Vec<Series>) -> Result<String> {
-    let names = arrays.iter().map(|it| it.name.clone()).collect();
-    let mut chart = BarChart::new(series, names);
-    chart.base.width = 920.0;
-    chart.base.height = 320.0;
-    chart.base.font_family = "sans-serif".to_owned();
-    chart.base.title.text = title.to_owned();
-    chart.svg().context("the chart cannot be drawn")
+fn simulated(array: &Planned) -> &[AtDepth] {
+    array.simulated.first().map_or(&[], |it| &it.by_depth)
+}
+
+/// Bars of these names for each array.
+fn chart(
+    title: &str,
+    names: impl Iterator<Item = String>,
+    arrays: &[Planned],
+    speeds: impl Fn(&Planned) -> Vec<Option<f64>>,
+) -> Chart {
+    let bar = |speed: Option<f64>| speed.map(|value| Compared { value, span: None });
+    let row = |it: &Planned| (it.name.clone(), speeds(it).into_iter().map(bar).collect());
+    let entry = |(index, name): (usize, String)| Entry::new(&name, index % COLOURS);
+    let comparison = Comparison {
+        title: title.to_owned(),
+        note: String::new(),
+        series: names.enumerate().map(entry).collect(),
+        rows: arrays.iter().map(row).collect(),
+        scale: Scale::Linear(Unit::Number),
+    };
+    comparison.draw()
 }

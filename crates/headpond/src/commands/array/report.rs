@@ -112,7 +112,7 @@ fn capacity(arrays: &[Planned]) -> Table {
     table
 }
 
-type Pick = fn(Speeds) -> f64;
+pub type Pick = fn(Speeds) -> f64;
 pub const SPEEDS: [(&str, Pick); 4] = [
     ("random read IOPS", |it| it.random_read_iops),
     ("random write IOPS", |it| it.random_write_iops),

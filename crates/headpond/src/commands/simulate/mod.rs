@@ -6,6 +6,7 @@ mod picture;
 pub(super) mod progress;
 mod report;
 
+use super::analyze::write;
 use super::reading::{read_stack, spare_inputs};
 use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
@@ -39,7 +40,7 @@ fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
     let experiments = args.stacks.iter().map(experiment).collect::<Result<Vec<_>>>()?;
     let outcomes = carry_out(&experiments)?;
     if let Some(path) = &args.html {
-        page::write(path, &outcomes)?;
+        write(path, page::page(&outcomes).as_bytes())?;
     }
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&outcomes)?),

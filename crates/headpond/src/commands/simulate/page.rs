@@ -1,80 +1,70 @@
 //! What simulations found out, as one page that needs nothing else.
 
 use super::{comparison, report};
-use anyhow::{Context, Result};
-use askama::Template;
-use charts_rs::{LineChart, Series};
+use headpond_report::{Axis, COLOURS, Chart, Grid, Line, Lines, Tone, Unit};
+use headpond_report::{document, escape, listed, part, section, side_by_side};
 use headpond_whatif::{Outcome, Window};
-use std::path::Path;
 
-#[derive(Template)]
-#[template(path = "simulate.html")]
-struct Page<'a> {
-    stacks: Vec<&'a str>,
-    jobs: String,
-    comparison: Vec<Row>,
-    /// SVGs of our own making.
-    charts: Vec<String>,
-    devices: String,
-    outcomes: &'a [Outcome],
+/// The whole page.
+pub fn page(outcomes: &[Outcome]) -> String {
+    let stacks: Vec<_> = outcomes.iter().map(|outcome| outcome.name.as_str()).collect();
+    let compared = compared(outcomes);
+    let why = |it: &Outcome| section(&it.name, &listed(&it.why));
+    let parts = [
+        format!("<h1>Simulated: {}</h1>\n", escape(&stacks.join(", "))),
+        section("", &report::jobs(outcomes).draw()),
+        if compared.rows.is_empty() { String::new() } else { section("", &compared.draw()) },
+        side_by_side(&charts(outcomes)),
+        part("How busy everything was", &section("", &report::devices(outcomes).draw())),
+        part("Where the time went", &outcomes.iter().map(why).collect::<String>()),
+    ];
+    document("simulated", &parts.concat())
 }
 
-struct Row {
-    name: String,
-    cells: Vec<Cell>,
-}
-
-struct Cell {
-    words: String,
-    is_best: bool,
-}
-
-/// Writes the page.
-///
-/// # Errors
-/// Where the file cannot be written.
-pub fn write(path: &Path, outcomes: &[Outcome]) -> Result<()> {
-    let page = Page {
-        stacks: outcomes.iter().map(|outcome| outcome.name.as_str()).collect(),
-        jobs: report::jobs(outcomes).render(),
-        comparison: comparison(outcomes),
-        charts: charts(outcomes)?,
-        devices: report::devices(outcomes).render(),
-        outcomes,
-    };
-    std::fs::write(path, page.render()?).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn comparison(outcomes: &[Outcome]) -> Vec<Row> {
+/// The stacks beside each other, the best of each row in colour.
+fn compared(outcomes: &[Outcome]) -> Grid {
     let rows = comparison::metrics(outcomes).into_iter().map(|metric| {
         let winner = metric.winner();
-        let cell = |stack| Cell { words: metric.words(stack), is_best: winner == Some(stack) };
-        Row { cells: (0..outcomes.len()).map(cell).collect(), name: metric.name.clone() }
+        let tone = |stack| if winner == Some(stack) { Tone::Good(2) } else { Tone::Blank };
+        let cells = (0..outcomes.len()).map(|stack| (metric.words(stack), tone(stack))).collect();
+        (metric.name, cells)
     });
-    rows.collect()
+    Grid {
+        corner: String::new(),
+        columns: outcomes.iter().map(|outcome| outcome.name.clone()).collect(),
+        rows: rows.collect(),
+        note: String::new(),
+    }
 }
 
-fn charts(outcomes: &[Outcome]) -> Result<Vec<String>> {
-    let iops = chart("Requests a second", outcomes, |it| it.read_iops + it.write_iops);
+fn charts(outcomes: &[Outcome]) -> Vec<Chart> {
+    let iops = |window: &Window| window.read_iops + window.write_iops;
+    let windows = outcomes.iter().flat_map(|outcome| &outcome.windows);
+    let up = Axis::linear(0.0, windows.map(iops).fold(0.0, f64::max), Unit::Count);
+    let iops = chart("Requests a second", up, outcomes, iops);
     let has_cache = outcomes.iter().any(|outcome| outcome.cache.is_some());
-    let dirty = |window: &Window| window.dirty_ratio * 100.0;
-    let dirty = has_cache.then(|| chart("Dirty, percent of what may be", outcomes, dirty));
-    [iops].into_iter().chain(dirty).collect()
+    let up = Axis::linear(0.0, 1.0, Unit::Share);
+    let dirty = || chart("Dirty, percent of what may be", up, outcomes, |it| it.dirty_ratio);
+    [iops].into_iter().chain(has_cache.then(dirty)).collect()
 }
 
-/// A line for each stack over the seconds of the longest.
-fn chart(title: &str, outcomes: &[Outcome], pick: impl Fn(&Window) -> f64) -> Result<String> {
-    let series = |outcome: &Outcome| -> Series {
-        let values: Vec<f32> = outcome.windows.iter().map(|window| pick(window) as f32).collect();
-        (outcome.name.as_str(), values).into()
+/// A line for each stack over the time of the longest.
+fn chart(title: &str, up: Axis, outcomes: &[Outcome], pick: impl Fn(&Window) -> f64) -> Chart {
+    let nanos = |window: &Window| window.at_s * 1e9;
+    let line = |(index, outcome): (usize, &Outcome)| {
+        let points = outcome.windows.iter().map(|window| (nanos(window), pick(window)));
+        Line::new(&outcome.name, index % COLOURS, points.collect())
     };
-    let longest = outcomes.iter().max_by_key(|outcome| outcome.windows.len());
-    let windows = longest.map(|outcome| outcome.windows.as_slice()).unwrap_or_default();
-    let seconds = windows.iter().map(|window| format!("{:.0} s", window.at_s)).collect();
-    let mut chart = LineChart::new(outcomes.iter().map(series).collect(), seconds);
-    chart.base.width = 920.0;
-    chart.base.height = 320.0;
-    chart.base.font_family = "sans-serif".to_owned();
-    chart.base.title.text = title.to_owned();
-    chart.svg().context("the chart cannot be drawn")
+    let ends = outcomes.iter().filter_map(|outcome| outcome.windows.last());
+    let lines = Lines {
+        title: title.to_owned(),
+        note: String::new(),
+        across: Axis::linear(0.0, ends.map(nanos).fold(0.0, f64::max), Unit::Nanos),
+        up,
+        series: outcomes.iter().enumerate().map(line).collect(),
+        marks: Vec::new(),
+        level: None,
+        are_steps: false,
+    };
+    lines.draw()
 }
