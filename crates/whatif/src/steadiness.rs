@@ -101,7 +101,8 @@ fn streamed() -> Vec<f64> {
 mod conclusions {
     use super::*;
 
-    /// The cache drive is the limit: what it is written faster than the array is what reclaim copies.
+    /// The cache drive is the limit: what it is written faster than the array is what reclaim
+    /// copies.
     #[test]
     fn before_nvme_drives_as_evenly_as_the_cache_drive_is_written() {
         let core = FOUR_SSDS.replace("raid = 5", "raid = 10").replace("ssd-dc-960g", "nvme-dc-2t");
@@ -112,8 +113,8 @@ mod conclusions {
         assert!(windows.iter().all(|it| (it - mean).abs() < 0.1 * mean), "{mean:.0}: {windows:?}");
     }
 
-    /// There the oldest are cleaned first: of what was cleaned in the order of the addresses reclaim
-    /// copied six blocks for each that was written, and not two.
+    /// There the oldest are cleaned first: of what was cleaned in the order of the addresses
+    /// reclaim copied six blocks for each that was written, and not two.
     #[test]
     fn before_drives_of_flash_too() {
         hold_for(FOUR_SSDS, "320M", "4K", (0.1, 6));

@@ -304,8 +304,8 @@ mod conclusions {
         assert!(!advice.cache, "{}", crate::render::render_advice(&advice));
     }
 
-    /// As published: reads of random blocks never come back, and what they bring in is written to the
-    /// cache for nothing.
+    /// As published: reads of random blocks never come back, and what they bring in is written to
+    /// the cache for nothing.
     #[test]
     fn mixed_random_at_depth_keeps_writes_in_the_cache_and_no_reads() {
         // Of 3,000 requests the two modes gain the same as far as can be told: 2.2 of 1.7 to 2.9.
@@ -315,13 +315,14 @@ mod conclusions {
         assert!(advice.gain.factor > 1.2);
     }
 
-    /// As measured: at each depth aggressive `alru` cleans random blocks faster than `acp`, and what it
-    /// gains falls with the depth. `stripe`, which was not there, gains more where there is a queue.
+    /// As measured: at each depth aggressive `alru` cleans random blocks faster than `acp`, and
+    /// what it gains falls with the depth. `stripe`, which was not there, gains more where there is
+    /// a queue.
     #[test]
     fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_fastest_by_stripe() {
         let mut of_alru = Vec::new();
-        // At depth few writes are some seconds, in which a cleaner is lucky or not: alru gains 3.6 of
-        // 4,800 writes at a depth of 8, and 2.3 of 6,400.
+        // At depth few writes are some seconds, in which a cleaner is lucky or not: alru gains 3.6
+        // of 4,800 writes at a depth of 8, and 2.3 of 6,400.
         for (depth, count) in [(1, 1200), (8, 9600), (16, 9600), (32, 9600)] {
             let writes = many_random(|_| Op::Write, depth, count);
             let candidates =
@@ -373,8 +374,8 @@ mod conclusions {
         assert_ne!(risk(&advice(&records, &situation)), Risk::Dirty);
     }
 
-    /// Strips were measured of 64 KiB, and of 128 KiB for writes of 1 MiB: the largest of which a write
-    /// is a whole stripe.
+    /// Strips were measured of 64 KiB, and of 128 KiB for writes of 1 MiB: the largest of which a
+    /// write is a whole stripe.
     #[test]
     fn a_strip_is_no_longer_than_lets_a_write_fill_a_stripe() {
         for (kib, strip_kib) in [(512, 64), (1024, 128)] {

@@ -288,8 +288,8 @@ mod conclusions {
         assert!(rate >= 15 * flash.pace.floor.0, "{rate} bytes a second");
     }
 
-    /// Of two copies one is left, which does the work of both until the new drive has something to read
-    /// there: from then on less and less.
+    /// Of two copies one is left, which does the work of both until the new drive has something to
+    /// read there: from then on less and less.
     #[test]
     fn over_a_whole_rebuild_mirrors_hold_their_floor_and_no_more_than_double_what_requests_take() {
         for depth in [16, 64] {
@@ -304,8 +304,8 @@ mod conclusions {
         }
     }
 
-    /// Forty drives of 1 GiB in stripes of 10, of which 8 are data: all of them read and write what one
-    /// drive would have to write. Going back and forth between what they read takes its share.
+    /// Forty drives of 1 GiB in stripes of 10, of which 8 are data: all of them read and write what
+    /// one drive would have to write. Going back and forth between what they read takes its share.
     #[test]
     fn a_rebuild_onto_spare_space_takes_less_than_half_of_one_onto_a_drive() {
         let forty = Shape { drives: 40, bytes: 1 << 30, ..DISKS };

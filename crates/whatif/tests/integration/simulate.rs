@@ -81,8 +81,8 @@ fn a_stack_that_makes_no_array_says_why() {
 mod conclusions {
     use super::*;
 
-    /// Issue: no stall and no saw-tooth, also where the map runs out of extents for lines in pieces.
-    /// For seconds together nothing was written, and then all at once.
+    /// Issue: no stall and no saw-tooth, also where the map runs out of extents for lines in
+    /// pieces. For seconds together nothing was written, and then all at once.
     #[test]
     fn scattered_writes_into_long_lines_flow_evenly_once_the_pool_is_used_up() {
         for line in ["32K", "64K", "1M"] {

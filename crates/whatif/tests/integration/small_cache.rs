@@ -18,8 +18,8 @@ mod conclusions {
 
     /// It stood still for seconds: writes in the queues of the drives held segments of the log, for
     /// which reclaim waited, and room came in bursts. And, where nothing was pinned any more, for a
-    /// third of a second while the array flushed: reclaim wanted the core to have a segment before it
-    /// copied the rest, with those behind it emptied already and writers in want of room.
+    /// third of a second while the array flushed: reclaim wanted the core to have a segment before
+    /// it copied the rest, with those behind it emptied already and writers in want of room.
     #[test]
     fn a_small_cache_before_few_drives_never_stands_still() {
         let arrays = [("64M", 5, 4, 1..=3), ("256M", 5, 4, 1..=2), ("64M", 6, 12, 1..=10)];
