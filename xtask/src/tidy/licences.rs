@@ -7,7 +7,7 @@ use super::Offence;
 use crate::metadata::{Metadata, Package};
 
 /// SPDX names that we accept; the same list stands in `deny.toml`.
-const ACCEPTED: [&str; 12] = [
+const ACCEPTED: [&str; 13] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -17,6 +17,7 @@ const ACCEPTED: [&str; 12] = [
     "CC0-1.0",
     "ISC",
     "MIT",
+    "NCSA",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
