@@ -6,7 +6,7 @@ use crate::copies::whole_copies;
 use crate::expect::Excuses;
 use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
-use crate::remains::Remains;
+use crate::remains::{Image, Remains};
 use crate::returns::is_whole;
 use crate::steps::{Stage, Step};
 use crate::tally::Tally;
@@ -41,6 +41,8 @@ pub(crate) struct Order {
     /// Sectors of members have changed while nothing ran: a scrub is to put so many right before
     /// anything is read.
     pub rotted: u64,
+    /// When a member is copied, and which.
+    pub copied: Option<(Duration, usize)>,
     pub cut: Cut,
 }
 
@@ -140,6 +142,17 @@ impl World<'_> {
         }));
     }
 
+    fn copy(&self, order: &Order, runtime: &Runtime, remains: &Remains) {
+        let Some((after, member)) = order.copied else { return };
+        let of = Rc::clone(&self.machine.members[member]);
+        let (runtime, image) = (runtime.clone(), Rc::clone(&remains.image));
+        drop(runtime.clone().spawn(async move {
+            runtime.sleep(after).await;
+            let then = Rc::new(of.image());
+            image.replace(Some(Image { member, of, then }));
+        }));
+    }
+
     async fn act(
         &self,
         order: &Order,
@@ -161,6 +174,7 @@ impl World<'_> {
             }
         };
         remains.volume.replace(Some(Rc::clone(&volume)));
+        self.copy(order, runtime, remains);
         self.judge_opened(order, &volume)?;
         phase("reading everything");
         let client = self.client(&volume, runtime);

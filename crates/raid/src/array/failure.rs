@@ -12,6 +12,9 @@
 //!   left members behind, the superblock that they missed is written to them first, as it stands on
 //!   the others. So whoever is in use by a superblock of event N carries event N - 1 at least,
 //!   however many lives were cut since.
+//! - Whoever waits for an event waits for its *seal* as well: one more event, which says the same.
+//!   So an image of a member from before the event is two behind when it is put back after it, and
+//!   no member that a cut left behind ever is.
 //! - An event says the same wherever it is found, and goes to the copy that the member can spare
 //!   until it is acknowledged.
 
@@ -36,6 +39,8 @@ pub(super) struct Recorder {
     issued: RefCell<ArrayRecord>,
     changes: Cell<u64>,
     recorded: Cell<u64>,
+    /// The newest event is a seal.
+    is_sealed: Cell<bool>,
     busy: Cell<bool>,
     progress: Notify,
     watcher: RefCell<Option<Box<dyn Fn()>>>,
@@ -54,6 +59,7 @@ impl Recorder {
             issued: RefCell::new(issued),
             changes: Cell::new(0),
             recorded: Cell::new(0),
+            is_sealed: Cell::new(true),
             busy: Cell::new(false),
             progress: Notify::new(),
             watcher: RefCell::default(),
@@ -81,7 +87,19 @@ impl Recorder {
     }
 
     pub(super) fn is_settled(&self) -> bool {
+        self.is_recorded() && self.is_sealed.get()
+    }
+
+    fn is_recorded(&self) -> bool {
         self.changes.get() == self.recorded.get()
+    }
+
+    /// The newest record once more, as an event of its own.
+    fn seal(&self) -> ArrayRecord {
+        self.record.borrow_mut().event_count += 1;
+        let mut issued = self.issued.borrow_mut();
+        issued.event_count += 1;
+        issued.clone()
     }
 
     fn note_change(&self) {
@@ -130,6 +148,12 @@ impl Array {
                 continue;
             }
             let _turn = Turn::take(&self.recorder);
+            if self.recorder.is_recorded() {
+                let seal = self.recorder.seal();
+                self.write_superblocks(&seal).await;
+                self.recorder.is_sealed.set(true);
+                continue;
+            }
             let newest = self.recorder.issued.borrow().clone();
             self.write_superblocks(&newest).await;
             self.write_absence().await;
@@ -147,6 +171,7 @@ impl Array {
             self.write_superblocks(&next).await;
             self.note_recorded(&next, closed).await;
             self.recorder.recorded.set(changes);
+            self.recorder.is_sealed.set(headpond_block::defect!(SkipSeal));
         }
     }
 

@@ -88,7 +88,10 @@ fn lives(seed: u64, story: &Story, tally: &mut Tally) {
                 tally.degraded_and_unclean += u32::from(was_cut && !lost.is_empty());
                 may_refuse = false;
             }
-            Ended::Finished(Err(AssembleError::DegradedAndUnclean { .. })) if may_refuse => {
+            // Or a member was lost in the start, before the parity was made anew.
+            Ended::Finished(Err(AssembleError::DegradedAndUnclean { .. }))
+                if may_refuse || (was_cut && failing.is_some()) =>
+            {
                 tally.refused += 1;
                 return;
             }
