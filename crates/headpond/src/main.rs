@@ -9,6 +9,7 @@ mod commands;
 mod daemon;
 mod demo;
 mod device;
+mod export;
 mod host;
 mod outcome;
 mod place;

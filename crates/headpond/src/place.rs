@@ -69,6 +69,23 @@ impl Places {
         self.write(&self.description(&description.name), description.to_toml().as_bytes())
     }
 
+    /// Whether a description could be kept, before anything else is done.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn check_writable(&self) -> Result<()> {
+        let try_it = || {
+            fs::create_dir_all(&self.state)?;
+            tempfile::NamedTempFile::new_in(&self.state)
+        };
+        try_it().map(drop).with_context(|| {
+            format!(
+                "cannot write to {}, where descriptions of volumes are kept",
+                self.state.display()
+            )
+        })
+    }
+
     fn write(&self, path: &Path, text: &[u8]) -> Result<()> {
         let save = || -> Result<()> {
             fs::create_dir_all(&self.state)?;
@@ -270,7 +287,7 @@ impl Places {
     }
 }
 
-fn checked_socket(path: PathBuf) -> Result<PathBuf> {
+pub fn checked_socket(path: PathBuf) -> Result<PathBuf> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_MAX {
         bail!(

@@ -88,6 +88,7 @@ impl World<'_> {
         }
         let main = async |runtime: Runtime, sim: Sim| {
             self.watch(order, &runtime, &is_stuck);
+            self.copy(order, &runtime, &remains);
             match self.act(order, &runtime, &sim, &remains).await {
                 Ok(end) => end,
                 Err(offence) => End::Offence(offence),
@@ -174,7 +175,6 @@ impl World<'_> {
             }
         };
         remains.volume.replace(Some(Rc::clone(&volume)));
-        self.copy(order, runtime, remains);
         self.judge_opened(order, &volume)?;
         phase("reading everything");
         let client = self.client(&volume, runtime);

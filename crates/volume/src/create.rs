@@ -93,7 +93,8 @@ impl Volume {
     /// Writes the superblocks of a new volume. Cut anywhere, there is no volume or the whole one.
     ///
     /// # Errors
-    /// Refusals before anything is written; later those of the devices.
+    /// Refusals before anything is written; later those of the devices, whose superblocks are
+    /// erased then, as far as they can be written.
     pub async fn create(
         description: &Description,
         devices: &Devices,
@@ -124,22 +125,30 @@ impl Volume {
             }
         }
         let mirror = consider_copies(description, &devices.copies, &new, options.occupied).await?;
-        for (journal, record) in &records {
-            headpond_raid::create_journal(&***journal, record, options.occupied).await?;
-        }
-        for (members, array) in &plans {
-            headpond_raid::create(members, array).await?;
-        }
-        if let Some(cache) = &devices.cache {
-            headpond_cache::create(&**cache, &new).await?;
-        }
-        if let Some(mirror) = mirror {
-            for face in &mirror.faces {
-                headpond_cache::create(&**face, &mirror.cache).await?;
+        let made = async {
+            for (journal, record) in &records {
+                headpond_raid::create_journal(&***journal, record, options.occupied).await?;
             }
-            headpond_raid::create(&devices.copies, &mirror.array).await?;
+            for (members, array) in &plans {
+                headpond_raid::create(members, array).await?;
+            }
+            if let Some(cache) = &devices.cache {
+                headpond_cache::create(&**cache, &new).await?;
+            }
+            if let Some(mirror) = mirror {
+                for face in &mirror.faces {
+                    headpond_cache::create(&**face, &mirror.cache).await?;
+                }
+                headpond_raid::create(&devices.copies, &mirror.array).await?;
+            }
+            Ok(())
+        };
+        let made: Result<(), CreateError> = made.await;
+        if made.is_err() {
+            // What was written says nothing without the rest. One that fails keeps what it has.
+            Self::destroy(description, devices).await;
         }
-        Ok(())
+        made
     }
 
     /// Erases the superblocks of the volume; devices that do not belong to it are left alone, and

@@ -3,7 +3,10 @@
 use super::contents;
 use super::striping;
 use crate::args::CreateArgs;
-use crate::device::{Consent, DeviceSpec, Opener, check_copies, expect_zeros, mirror_of, vet};
+use crate::device::{
+    Consent, DeviceSpec, Opener, check_copies, expect_zeros, mirror_of, vet, vet_lasting,
+};
+use crate::export;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -40,15 +43,15 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         )));
     }
     let mut with_write_cache = Vec::new();
-    for device in members.iter().chain(&caches).chain(&journal) {
+    for device in members.iter().chain(&journal) {
+        let vetted = vet_lasting(device, consent)?;
+        with_write_cache.extend(vetted.write_cache.then(|| device.to_string()));
+    }
+    for device in &caches {
         let vetted = vet(device, consent)?;
-        if vetted.write_cache {
-            with_write_cache.push(device.to_string());
-        }
-        if caches.contains(device) {
-            let (settings, ..) = settings(args)?;
-            vetted.check_cache(device, settings.mode, consent)?;
-        }
+        with_write_cache.extend(vetted.write_cache.then(|| device.to_string()));
+        let (settings, ..) = settings(args)?;
+        vetted.check_cache(device, settings.mode, consent)?;
     }
     if let (Some(device), Some(described)) = (&tier, &description.tier) {
         let vetted = vet(device, consent)?;
@@ -56,11 +59,9 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         check_tier_size(device, description.slices)?;
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
-    let (description, notes) = write(description, [&members, journal.as_slice(), &caches], args)?;
-    places.save(&description)?;
-    if description.cache.is_some() {
-        places.note_left(&description.name, 0)?;
-    }
+    places.check_writable()?;
+    let devices = [&members[..], journal.as_slice(), &caches];
+    let (description, notes) = write(places, description, devices, args)?;
     tell_of_write_caches(&with_write_cache);
     notes.iter().for_each(|note| println!("{note}"));
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
@@ -105,7 +106,9 @@ fn describe(
         volatile_allowed: args.force,
         mirror: mirror_of(&caches[1..]),
     });
-    let export = |nbd: &String| ExportDescription { nbd: nbd.clone(), insecure: args.insecure };
+    let described = |nbd: &String| ExportDescription { nbd: nbd.clone(), insecure: args.insecure };
+    let exports: Vec<ExportDescription> = args.nbd.iter().map(described).collect();
+    exports.iter().try_for_each(|it| export::address(it).map(drop))?;
     let description = Description {
         name: args.name.clone(),
         uuid: Uuid::new_v4(),
@@ -128,7 +131,7 @@ fn describe(
         },
         array,
         further_cores: Vec::new(),
-        exports: args.nbd.iter().map(export).collect(),
+        exports,
     };
     description.check_new().map_err(Failure::usage)?;
     Ok(description)
@@ -155,8 +158,10 @@ fn tell_of_write_caches(devices: &[String]) {
     }
 }
 
-/// Makes the volume; says how its members share what there is, and what else is to be said.
+/// Makes the volume and keeps its description, or neither; says how its members share what there
+/// is, and what else is to be said.
 fn write(
+    places: &Places,
     mut description: Description,
     [members, journals, caches]: [&[DeviceSpec]; 3],
     args: &CreateArgs,
@@ -190,9 +195,22 @@ fn write(
         description.core.striping = found.striping;
         let created = Volume::create(&description, &devices, &options).await;
         created.map_err(|error| Failure::of(error, CreateError::is_refusal))?;
+        if let Err(error) = keep(places, &description) {
+            // The volume that nobody could find again.
+            let erased = Volume::destroy(&description, &devices).await;
+            erased.failed.iter().for_each(|error| eprintln!("headpond: not erased: {error}"));
+            return Err(error);
+        }
         let notes = found.notes.into_iter().chain(contents::note(&args.array));
         Ok((description, notes.collect()))
     })?
+}
+
+fn keep(places: &Places, description: &Description) -> Result<()> {
+    if description.cache.is_some() {
+        places.note_left(&description.name, 0)?;
+    }
+    places.save(description)
 }
 
 pub fn specs(names: &[String]) -> Result<Vec<DeviceSpec>> {

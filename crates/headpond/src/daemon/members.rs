@@ -2,7 +2,7 @@
 
 use super::message::{ArrayWish, GrowBody, JournalBody, MemberBody, PaceBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, Vetted, vet};
+use crate::device::{Consent, DeviceSpec, Vetted, vet, vet_lasting};
 use crate::outcome::Failure;
 use anyhow::Result;
 use headpond_raid::{GrowError, JournalError, MemberError, Occupied, ReturnError, WhichCopy};
@@ -84,7 +84,7 @@ impl Desk {
         let cache = self.volume.description().cache.filter(|cache| cache.mirror.is_none());
         let cache = cache.filter(|_| !matches!(spec, DeviceSpec::Ram(_)));
         self.refuse_own(spec, cache.map(|cache| cache.device))?;
-        vet(spec, consent).map(drop)
+        vet_lasting(spec, consent).map(drop)
     }
 
     /// Checks a device that is to be a cache, which may be that already.

@@ -8,6 +8,7 @@ use super::recording::Recording;
 use crate::client::{Client, Refusal};
 use crate::commands::class::read_named_file;
 use crate::device::{DeviceSpec, Opener};
+use crate::export::{self, Address};
 use crate::host;
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
@@ -23,7 +24,6 @@ use headpond_volume::{
     SetError, SettingChange, Tolerance, Volume,
 };
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
@@ -403,22 +403,9 @@ fn listen(
 }
 
 fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>> {
-    let address = &export.nbd;
-    let listener = match address.split_once(':') {
-        Some(("unix", path)) => SocketListener::bind_unix(ring, path.as_ref()),
-        Some(("tcp", rest)) => {
-            let parsed: SocketAddr =
-                rest.parse().with_context(|| format!("{address} is no address"))?;
-            if !parsed.ip().is_loopback() && !export.insecure {
-                return Err(Failure::refused(format!(
-                    "{address} can be reached from other machines, and nothing there is encrypted or \
-                     asks who is calling: use a loopback address or a Unix socket, or create the \
-                     volume with --insecure"
-                )));
-            }
-            SocketListener::bind_tcp(ring, parsed)
-        }
-        _ => return Err(Failure::usage(format!("{address}: write unix:PATH or tcp:HOST:PORT"))),
+    let listener = match export::address(export)? {
+        Address::Unix(path) => SocketListener::bind_unix(ring, &path),
+        Address::Tcp(address) => SocketListener::bind_tcp(ring, address),
     };
-    Ok(Rc::new(listener.with_context(|| format!("cannot listen at {address}"))?))
+    Ok(Rc::new(listener.with_context(|| format!("cannot listen at {}", export.nbd))?))
 }

@@ -13,5 +13,5 @@ pub use export::{Export, ends};
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
 pub use speed::read_mb_per_s;
-pub use vet::{Consent, Vetted, vet};
+pub use vet::{Consent, Vetted, vet, vet_lasting};
 pub use zeros::expect_zeros;

@@ -48,6 +48,21 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     Ok(Vetted::of(&facts))
 }
 
+/// Checks one that is to be part of an array, or its stripe journal.
+///
+/// # Errors
+/// As for [`vet`]; and for memory, which is empty when the array is put together again.
+pub fn vet_lasting(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+    match spec {
+        DeviceSpec::Ram(_) => Err(Failure::usage(format!(
+            "{spec} is memory, which is empty at the next start: members and stripe journals are \
+             devices or files; memory can be the tier (--tier {spec}) or a cache that is not written \
+             back"
+        ))),
+        spec => vet(spec, consent),
+    }
+}
+
 impl Vetted {
     fn plain() -> Self {
         Self { volatile: None, write_cache: false }

@@ -38,6 +38,35 @@ fn a_tier_that_is_too_small_is_refused_before_anything_is_written() {
     assert_eq!(create(&user, &devices, &["--tier", "ram:16M"]).code, 0);
 }
 
+/// Whatever `create` takes can be served.
+#[test]
+fn what_could_not_be_served_is_not_created() {
+    let user = User::new();
+    let devices = devices(&user);
+    let before = devices.each_ref().map(|device| std::fs::read(device).unwrap());
+    let [first, second, ..] = &devices;
+    let plain = ["create", "v", "--raid", "1"];
+    let refused: [(&[&str], i32, &str); 5] = [
+        (&[first, "ram:64M"], 2, "ram:64M is memory, which is empty at the next start"),
+        (&[first, second, "--journal", "ram:64M"], 2, "ram:64M is memory"),
+        (&[first, second, "--nbd", "tcp:0.0.0.0:10809"], 4, "can be reached from other machines"),
+        (&[first, second, "--nbd", "tcp:nowhere"], 2, "tcp:nowhere is no address"),
+        (&[first, second, "--nbd", "v.sock"], 2, "write unix:PATH or tcp:HOST:PORT"),
+    ];
+    for (more, code, said) in refused {
+        expect(&user, &[&plain, more].concat(), code, &[said]);
+    }
+    // Descriptions would be kept below a file.
+    let nowhere = user.file("file", 1);
+    let ended = user
+        .run_in_state(&format!("{nowhere}/state"), &["create", "v", "--raid", "1", first, second]);
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    assert!(ended.err.contains("descriptions of volumes are kept"), "{}", ended.err);
+    let after = devices.each_ref().map(|device| std::fs::read(device).unwrap());
+    assert!(before == after, "a refusal writes nothing");
+    assert_eq!(user.run(&["status", "v"]).code, 1, "there is no such volume");
+}
+
 #[test]
 fn a_volume_is_destroyed_though_one_of_its_devices_cannot_be_erased() {
     let user = User::new();

@@ -36,6 +36,43 @@ fn devices(runtime: &Runtime, faults: &FaultControl) -> Devices {
     }
 }
 
+/// Whichever write fails: a volume that could not be made is none, and its devices are free.
+#[test]
+fn what_fails_half_way_through_a_create_leaves_no_superblock_behind() {
+    run(1, |runtime, _| async move {
+        let description = description(Mode::WriteBack, 1);
+        for failing in 0..3 {
+            for after in 0.. {
+                let faults = [(); 3].map(|()| FaultControl::default());
+                let kind = RequestKind::Write;
+                faults[failing].add(FaultRule { after, ..FaultRule::on(kind, Fault::Media) });
+                let member = |index: usize| -> Rc<dyn BlockDevice> {
+                    let inner = flushable(&format!("m{index}"), 16 << 20);
+                    Rc::new(FaultDevice::new(inner, faults[index].clone(), runtime.clone()))
+                };
+                let cache = flushable("cache", 16 << 20);
+                let members: Vec<_> = (0..3).map(member).collect();
+                let devices = Devices {
+                    cache: Some(cache.clone()),
+                    members: members.clone(),
+                    ..Devices::default()
+                };
+                if Volume::create(&description, &devices, &CREATE).await.is_ok() {
+                    assert!(after > 2, "a member is written to");
+                    break;
+                }
+                assert!(headpond_cache::load(&*cache).await.is_err(), "{failing} {after}");
+                for (index, member) in members.iter().enumerate() {
+                    let found = headpond_raid::inspect(&**member).await;
+                    let is_free = matches!(found, Ok(headpond_raid::Inspection::Empty));
+                    assert!(is_free || index == failing, "{failing} {after}: {index} {found:?}");
+                }
+            }
+        }
+    })
+    .unwrap();
+}
+
 #[test]
 fn cleaning_in_order_is_refused_where_there_are_several_slices() {
     run(1, |runtime, _| async move {

@@ -57,6 +57,11 @@ impl User {
         Ended::of(&output)
     }
 
+    /// Runs `headpond` with its state in another folder.
+    pub fn run_in_state<S: AsRef<str>>(&self, state: &str, args: &[S]) -> Ended {
+        Ended::of(&self.command(args).env("HEADPOND_STATE", state).output().unwrap())
+    }
+
     /// Runs `headpond`, and nobody reads its output.
     pub fn run_unread<S: AsRef<str>>(&self, args: &[S]) -> Ended {
         let (reader, writer) = std::io::pipe().unwrap();

@@ -1,0 +1,40 @@
+//! Where a volume may be served: the same for who creates it and who serves it.
+
+use crate::outcome::Failure;
+use crate::place::checked_socket;
+use anyhow::Result;
+use headpond_volume::ExportDescription;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What an export listens at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// Reads the address of an export.
+///
+/// # Errors
+/// Where it is none, or other machines would reach it and nobody agreed to that.
+pub fn address(export: &ExportDescription) -> Result<Address> {
+    let nbd = &export.nbd;
+    match nbd.split_once(':') {
+        Some(("unix", path)) => Ok(Address::Unix(checked_socket(path.into())?)),
+        Some(("tcp", rest)) => {
+            let parsed: SocketAddr = rest.parse().map_err(|error| {
+                Failure::usage(format!("{nbd} is no address ({error}): write tcp:HOST:PORT"))
+            })?;
+            if !parsed.ip().is_loopback() && !export.insecure {
+                return Err(Failure::refused(format!(
+                    "{nbd} can be reached from other machines, and nothing there is encrypted or \
+                     asks who is calling: use a loopback address or a Unix socket, or create the \
+                     volume with --insecure"
+                )));
+            }
+            Ok(Address::Tcp(parsed))
+        }
+        _ => Err(Failure::usage(format!("{nbd}: write unix:PATH or tcp:HOST:PORT"))),
+    }
+}
