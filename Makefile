@@ -14,7 +14,7 @@ help: ## list these goals
 try: ## see what Headpond does, on this machine, in a few minutes (no root, no spare disks)
 	@scripts/setup
 	@echo 'try: building Headpond, once: about four minutes on two processors'
-	@$(CARGO) run --release --package headpond -- try
+	@$(CARGO) run --profile quick --package headpond -- try
 
 test: ## install the tools that tests use, where possible, and run every test
 	@scripts/setup --test

@@ -40,13 +40,16 @@ const CONCLUSIONS: &str = "conclusions::";
 /// All programs of the workspace that are tests. Examples and benchmarks are built by clippy.
 const EVERYTHING: [&str; 3] = ["--lib", "--bins", "--tests"];
 /// Packages with conclusions, and a build in which minutes of drives are simulated in seconds.
-const LONG_TIER: [&str; 9] = [
+const LONG_TIER: [&str; 12] = [
     "--profile",
-    "conclusions",
+    "quick",
+    "--package=headpond",
     "--package=headpond-advise",
     "--package=headpond-lab",
     "--package=headpond-whatif",
+    "--package=headpond-sim",
     "--package=headpond-swarm",
+    "--package=headpond-volume",
     "--lib",
     "--bins",
     "--tests",

@@ -256,13 +256,18 @@ fn written_again(blocks: u64) -> Vec<TraceRecord> {
     job.run(|n| (Op::Write, scattered(scattered(n, 1) % blocks, 4096) * 256))
 }
 
+/// A gain of 1.5 was found once with 1,000 blocks: a coincidence, gone when the start took a few
+/// milliseconds more, and not there with any other number.
 #[test]
-fn cleaning_sooner_gains_half_again_where_blocks_are_written_again() {
+fn cleaning_sooner_is_no_gain_where_blocks_are_written_again() {
     let usual = cleaned_by("stripe");
     let sooner = usual.with("cleaning.stripe.target-percent", "20");
-    let (_, trials) = trials(&written_again(1000), &[usual, sooner], &situation(RAID60, FLASH));
-    let gain = trials[1].gain_over(&trials[0], Goal::Throughput);
-    assert!(gain.factor > 1.5 && gain.low > 1.2, "{gain:?}");
+    for blocks in [900, 1100, 1300] {
+        let both = [usual.clone(), sooner.clone()];
+        let (_, trials) = trials(&written_again(blocks), &both, &situation(RAID60, FLASH));
+        let gain = trials[1].gain_over(&trials[0], Goal::Throughput);
+        assert!((gain.low..gain.high).contains(&1.0), "{blocks}: {gain:?}");
+    }
 }
 
 /// Minutes of simulation, for `make conclusions`.

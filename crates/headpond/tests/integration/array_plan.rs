@@ -154,30 +154,6 @@ fn a_cache_makes_what_it_holds_fast_and_says_how_much_that_is() {
 }
 
 #[test]
-fn the_simulator_stands_beside_the_formulas() {
-    let user = User::new();
-    let args =
-        ["array", "plan", "--level", "5", "--members", "4", "--drive", "nvme-dc-2t", "--simulate"];
-    let args = [&args[..], &["--depth", "8"]].concat();
-    let text = user.ok(&args);
-    // Four healthy, one uninitialised, four with a drive lost, four while it is rebuilt.
-    assert_eq!(text.lines().filter(|line| line.starts_with("  simulated")).count(), 13, "{text}");
-    assert!(text.contains("a rebuild beside random writes, depth 8"), "{text}");
-    let json = user.json(&[&args[..], &["--json"]].concat());
-    let array = &json["arrays"][0];
-    for speed in ["random_read_iops", "random_write_iops"] {
-        let of = |it: &serde_json::Value| it["by_depth"][0][speed].as_f64().unwrap();
-        for condition in 0..4 {
-            let [expected, simulated] =
-                ["expected", "simulated"].map(|which| &array[which][condition]);
-            assert_eq!(expected["condition"], simulated["condition"]);
-            let ratio = of(expected) / of(simulated);
-            assert!((0.3..3.0).contains(&ratio), "{condition} {speed}: {array}");
-        }
-    }
-}
-
-#[test]
 fn a_simulated_rebuild_takes_the_place_of_the_formula_in_the_probability_of_loss() {
     let user = User::new();
     let four = ["array", "plan", "--level", "5", "--members", "4", "--drive", "nvme-dc-2t"];
@@ -204,10 +180,6 @@ fn the_published_expectations_are_printed_beside_the_formulas() {
     let user = User::new();
     let text = user.ok(&["array", "plan", "--reference", folder.to_str().unwrap()]);
     assert!(text.contains("36 of 36 cells are what the formulas say"), "{text}");
-    let args = ["array", "plan", "--reference", folder.to_str().unwrap(), "--simulate", "--json"];
-    let cells = user.json(&args);
-    let simulated = cells.as_array().unwrap().iter().filter_map(|it| it["simulated"].as_f64());
-    assert!(simulated.clone().count() >= 31 && simulated.clone().all(|it| it > 100.0), "{cells}");
     let missing = user.run(&["array", "plan", "--reference", "/nowhere"]);
     assert_eq!(missing.code, 1);
     assert!(missing.err.contains("/nowhere/hdd_raid_expected.csv"), "{}", missing.err);
@@ -235,5 +207,62 @@ fn drives_that_differ_are_planned_with_what_a_plain_stripe_would_lose() {
     ] {
         let refused = user.run(&[&two[..2], change].concat());
         assert!(refused.code == 2 && refused.err.contains(says), "{}", refused.err);
+    }
+}
+
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn the_simulator_stands_beside_the_formulas() {
+        let user = User::new();
+        let args = [
+            "array",
+            "plan",
+            "--level",
+            "5",
+            "--members",
+            "4",
+            "--drive",
+            "nvme-dc-2t",
+            "--simulate",
+        ];
+        let args = [&args[..], &["--depth", "8"]].concat();
+        let text = user.ok(&args);
+        // Four healthy, one uninitialised, four with a drive lost, four while it is rebuilt.
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with("  simulated")).count(),
+            13,
+            "{text}"
+        );
+        assert!(text.contains("a rebuild beside random writes, depth 8"), "{text}");
+        let json = user.json(&[&args[..], &["--json"]].concat());
+        let array = &json["arrays"][0];
+        for speed in ["random_read_iops", "random_write_iops"] {
+            let of = |it: &serde_json::Value| it["by_depth"][0][speed].as_f64().unwrap();
+            for condition in 0..4 {
+                let [expected, simulated] =
+                    ["expected", "simulated"].map(|which| &array[which][condition]);
+                assert_eq!(expected["condition"], simulated["condition"]);
+                let ratio = of(expected) / of(simulated);
+                assert!((0.3..3.0).contains(&ratio), "{condition} {speed}: {array}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_published_expectations_are_simulated() {
+        let Some(folder) = shared("reference") else {
+            skip!("the_published_expectations_are_simulated", "no published tables");
+        };
+        let args =
+            ["array", "plan", "--reference", folder.to_str().unwrap(), "--simulate", "--json"];
+        let cells = User::new().json(&args);
+        let simulated = cells.as_array().unwrap().iter().filter_map(|it| it["simulated"].as_f64());
+        assert!(
+            simulated.clone().count() >= 31 && simulated.clone().all(|it| it > 100.0),
+            "{cells}"
+        );
     }
 }

@@ -344,7 +344,15 @@ fn a_degraded_volume_is_served_and_says_so_with_exit_code_3() {
 fn tcp_for_everybody_wants_consent() {
     let user = User::new();
     let image = user.file("a.img", 16 * MIB);
-    user.ok(&["create", "open", "--raid", "0", &image, "--nbd", "tcp:0.0.0.0:0"]);
+    let create = ["create", "open", "--raid", "0", &image, "--nbd", "tcp:0.0.0.0:0"];
+    let ended = user.run(&create);
+    assert_eq!(ended.code, 4, "{}", ended.err);
+    assert!(ended.err.contains("--insecure"), "{}", ended.err);
+    user.ok(&[&create[..], &["--insecure"]].concat());
+    // A description that somebody has changed is asked the same.
+    let description = user.path("open.toml");
+    let text = std::fs::read_to_string(&description).unwrap();
+    std::fs::write(&description, text.replace("insecure = true", "insecure = false")).unwrap();
     let ended = user.run(&["serve", "open"]);
     assert_eq!(ended.code, 4, "{}", ended.err);
     assert!(ended.err.contains("--insecure"), "{}", ended.err);

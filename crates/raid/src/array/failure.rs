@@ -39,7 +39,9 @@ pub(super) struct Recorder {
     issued: RefCell<ArrayRecord>,
     changes: Cell<u64>,
     recorded: Cell<u64>,
-    /// The newest event is a seal.
+    /// Something has changed that an image from before must not pass for.
+    wants_seal: Cell<bool>,
+    /// The newest event is a seal, or needs none.
     is_sealed: Cell<bool>,
     busy: Cell<bool>,
     progress: Notify,
@@ -59,6 +61,7 @@ impl Recorder {
             issued: RefCell::new(issued),
             changes: Cell::new(0),
             recorded: Cell::new(0),
+            wants_seal: Cell::new(false),
             is_sealed: Cell::new(true),
             busy: Cell::new(false),
             progress: Notify::new(),
@@ -79,6 +82,13 @@ impl Recorder {
     pub(super) fn change(&self, change: impl FnOnce(&mut ArrayRecord)) {
         change(&mut self.record.borrow_mut());
         self.note_change();
+    }
+
+    /// The same for what a client's write waits for, and nobody means as an event.
+    pub(super) fn change_unsealed(&self, change: impl FnOnce(&mut ArrayRecord)) {
+        let wanted = self.wants_seal.get();
+        self.change(change);
+        self.wants_seal.set(wanted);
     }
 
     /// The event count that every member carries, or is about to.
@@ -104,6 +114,7 @@ impl Recorder {
 
     fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
+        self.wants_seal.set(true);
         if let Some(tell) = &*self.watcher.borrow() {
             tell();
         }
@@ -167,11 +178,12 @@ impl Array {
                 return;
             }
             let changes = self.recorder.changes.get();
+            let is_final = !self.recorder.wants_seal.take();
             let next = self.next_event();
             self.write_superblocks(&next).await;
             self.note_recorded(&next, closed).await;
             self.recorder.recorded.set(changes);
-            self.recorder.is_sealed.set(headpond_block::defect!(SkipSeal));
+            self.recorder.is_sealed.set(is_final || headpond_block::defect!(SkipSeal));
         }
     }
 
