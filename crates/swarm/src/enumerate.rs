@@ -304,7 +304,6 @@ impl Bench {
                 workload: None,
                 steps: Vec::new(),
                 rotted: 0,
-                copied: None,
                 cut: Cut::Never,
             };
             let (excuses, tally) = (RefCell::new(excuses), RefCell::new(Tally::default()));

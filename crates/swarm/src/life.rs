@@ -6,7 +6,7 @@ use crate::copies::whole_copies;
 use crate::expect::Excuses;
 use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
-use crate::remains::{Image, Remains};
+use crate::remains::Remains;
 use crate::returns::is_whole;
 use crate::steps::{Stage, Step};
 use crate::tally::Tally;
@@ -41,8 +41,6 @@ pub(crate) struct Order {
     /// Sectors of members have changed while nothing ran: a scrub is to put so many right before
     /// anything is read.
     pub rotted: u64,
-    /// When a member is copied, and which.
-    pub copied: Option<(Duration, usize)>,
     pub cut: Cut,
 }
 
@@ -88,7 +86,6 @@ impl World<'_> {
         }
         let main = async |runtime: Runtime, sim: Sim| {
             self.watch(order, &runtime, &is_stuck);
-            self.copy(order, &runtime, &remains);
             match self.act(order, &runtime, &sim, &remains).await {
                 Ok(end) => end,
                 Err(offence) => End::Offence(offence),
@@ -140,17 +137,6 @@ impl World<'_> {
             runtime.sleep(if hangs { PATIENCE } else { LIFE_MAX }).await;
             is_stuck.set(!hangs);
             power.cut();
-        }));
-    }
-
-    fn copy(&self, order: &Order, runtime: &Runtime, remains: &Remains) {
-        let Some((after, member)) = order.copied else { return };
-        let of = Rc::clone(&self.machine.members[member]);
-        let (runtime, image) = (runtime.clone(), Rc::clone(&remains.image));
-        drop(runtime.clone().spawn(async move {
-            runtime.sleep(after).await;
-            let then = Rc::new(of.image());
-            image.replace(Some(Image { member, of, then }));
         }));
     }
 

@@ -27,7 +27,7 @@ const RAREST: Defect = Defect::ReuseBeforeCopiesAreStable;
 const CASES_MAX_RAREST: u64 = 1500;
 
 /// The seeds that found them when all were last hunted through.
-const FOUND_BY: [(Defect, u64); 33] = [
+const FOUND_BY: [(Defect, u64); 32] = [
     (Defect::ReinsertDirtyAsRead, 31),
     (Defect::CleanBeforeCoreFlush, 15),
     (Defect::ReuseBeforeCopiesAreStable, 233),
@@ -53,7 +53,6 @@ const FOUND_BY: [(Defect, u64); 33] = [
     (Defect::PatchTornParity, 36),
     (Defect::SkipStripeLock, 1),
     (Defect::EvictSilently, 1),
-    (Defect::SkipSeal, 11),
     (Defect::SkipIntentMark, 1),
     (Defect::SkipJournalFlush, 12),
     (Defect::GuardBeforeFlush, 4),

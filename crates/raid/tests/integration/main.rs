@@ -9,7 +9,6 @@ mod failures;
 mod growth;
 mod growth_cuts;
 mod histories;
-mod images;
 mod integrity;
 mod integrity_cuts;
 mod interplay;
