@@ -24,7 +24,8 @@ use super::build::Program;
 /// Packages whose tests run whole programs, or wait for the kernel.
 const WAITING: [&str; 3] = ["headpond", "nbd", "uring"];
 const WAITING_TESTS_PER_PROCESSOR: usize = 2;
-/// Runs a program when nothing else wants to run; of util-linux.
+/// Runs a program when nothing else wants to run; of util-linux. Where it is not there, or not
+/// allowed, as in some containers, all run alike.
 const IDLE: [&str; 3] = ["chrt", "--idle", "0"];
 /// How many tests libtest runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -52,7 +53,7 @@ pub fn run(
         programs.into_iter().partition(|it| WAITING.contains(&it.package.as_str()));
     let lanes = [
         Lane::new(waiting, took_before, 1, WAITING_TESTS_PER_PROCESSOR * processors, false),
-        Lane::new(computing, took_before, processors, processors, true),
+        Lane::new(computing, took_before, processors, processors, may_idle()),
     ];
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
@@ -69,6 +70,12 @@ pub fn run(
         drop(sender);
         receiver.into_iter().try_for_each(|it| ended(it?))
     })
+}
+
+fn may_idle() -> bool {
+    let mut command = Command::new(IDLE[0]);
+    command.args(&IDLE[1..]).arg("true").stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 struct Lane {

@@ -50,8 +50,8 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     for device in &caches {
         let vetted = vet(device, consent)?;
         with_write_cache.extend(vetted.write_cache.then(|| device.to_string()));
-        let (settings, ..) = settings(args)?;
-        vetted.check_cache(device, settings.mode, consent)?;
+        let described = description.cache.as_ref().expect("a cache that is named is described");
+        vetted.check_cache(device, described.settings.mode, consent)?;
     }
     if let (Some(device), Some(described)) = (&tier, &description.tier) {
         let vetted = vet(device, consent)?;
