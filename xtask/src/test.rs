@@ -2,9 +2,8 @@
 //!
 //! 1. Every test program is built by one call of cargo ([`build`]).
 //! 2. The programs run side by side ([`lanes`]); what each printed is shown when it has ended.
-//! 3. The examples in documentation, by `cargo test --doc`.
-//! 4. What is only compiled ([`cross`]).
-//! 5. What failed and what was skipped, by name; a table of the time ([`times`]); then
+//! 3. What is only compiled ([`cross`]).
+//! 4. What failed and what was skipped, by name; a table of the time ([`times`]); then
 //!    `N passed, N failed, N skipped`.
 //!
 //! Tests in a module called `conclusions` replay for minutes. They are a tier of their own, which
@@ -40,11 +39,12 @@ const CONCLUSIONS: &str = "conclusions::";
 /// All programs of the workspace that are tests. Examples and benchmarks are built by clippy.
 const EVERYTHING: [&str; 3] = ["--lib", "--bins", "--tests"];
 /// Packages with conclusions, and a build in which minutes of drives are simulated in seconds.
-const LONG_TIER: [&str; 12] = [
+const LONG_TIER: [&str; 13] = [
     "--profile",
     "quick",
     "--package=headpond",
     "--package=headpond-advise",
+    "--package=headpond-cache",
     "--package=headpond-lab",
     "--package=headpond-whatif",
     "--package=headpond-sim",
@@ -112,7 +112,6 @@ pub fn run(workspace: &Path, options: &Options) -> Result<bool> {
         None => tally.fail("cargo test: the build".to_owned()),
     }
     if selection.is_everything {
-        rows.push(run_documents(workspace, skip_log.path(), &mut tally)?);
         cross::check(workspace, &mut tally)?;
     }
     let took = rows.iter().map(|row| (row.name.clone(), row.seconds)).collect();
@@ -160,19 +159,6 @@ fn run_programs(
     rows.retain(|row| row.note != "0 tests");
     rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     Ok(rows)
-}
-
-fn run_documents(workspace: &Path, skip_log: &Path, tally: &mut Tally) -> Result<Row> {
-    let started = Instant::now();
-    let mut command = build::cargo(workspace, "test");
-    command.args(["--doc", "--quiet"]).env("HEADPOND_SKIP_LOG", skip_log);
-    let output = command.output().context("starting cargo")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let count = tally.program("documents", &text, output.status.success());
-    if !output.status.success() {
-        println!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(Row::new("examples in documents", started.elapsed().as_secs_f64(), format!("{count} tests")))
 }
 
 fn report(tally: &Tally, rows: &[Row], options: &Options) -> io::Result<()> {

@@ -31,14 +31,6 @@ pub fn tempdir() -> tempfile::TempDir {
 }
 
 /// Records that this test cannot run here, and returns from it.
-///
-/// ```
-/// fn fio_agrees() {
-///     let Some(_fio) = headpond_testkit::tool("fio") else {
-///         headpond_testkit::skip!("fio agrees", "fio is not installed");
-///     };
-/// }
-/// ```
 #[macro_export]
 macro_rules! skip {
     ($name:expr, $($why:tt)+) => {{

@@ -6,19 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator, counted. It counts all threads: a test that asks it is alone in its
 /// program.
-///
-/// ```
-/// #[global_allocator]
-/// static MEMORY: headpond_testkit::CountedMemory = headpond_testkit::CountedMemory::new();
-///
-/// let before = MEMORY.now_bytes();
-/// let held = vec![0u8; 1 << 20];
-/// assert!(MEMORY.now_bytes() >= before + held.len());
-/// drop(held);
-/// assert!(MEMORY.peak_bytes() >= before + (1 << 20));
-/// MEMORY.forget_peak();
-/// assert!(MEMORY.peak_bytes() < before + (1 << 20));
-/// ```
 pub struct CountedMemory {
     now_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
@@ -95,5 +82,21 @@ unsafe impl GlobalAlloc for ScarceMemory {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: as our caller promised.
         unsafe { System.dealloc(memory, layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allocated_is_counted_and_the_most_of_it_kept_until_it_is_forgotten() {
+        let memory = CountedMemory::new();
+        let layout = Layout::new::<[u8; 1000]>();
+        // SAFETY: the layout is not empty, and the piece is given back as it came.
+        unsafe { memory.dealloc(memory.alloc(layout), layout) };
+        assert_eq!((memory.now_bytes(), memory.peak_bytes()), (0, 1000));
+        memory.forget_peak();
+        assert_eq!(memory.peak_bytes(), 0);
     }
 }

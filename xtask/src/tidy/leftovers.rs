@@ -28,10 +28,25 @@ const COMMON_FOLDERS: [&str; 7] = ["/", "/tmp", "/var/tmp", "/srv", "/opt", "/mn
 /// Leftovers in one file.
 pub fn check(source: &SourceFile) -> Vec<Offence> {
     let mut offences = find(&source.path, &source.text, &UNFINISHED, "is a leftover");
+    offences.extend(examples(source));
     if source.is_in_src() && !source.text.trim_start().starts_with("//!") {
         offences.push(Offence::new(&source.path, "has no `//!` that says what it is"));
     }
     offences
+}
+
+/// Examples in comments, which no run compiles: a test says the same and is run.
+fn examples(source: &SourceFile) -> impl Iterator<Item = Offence> {
+    let mut is_open = false;
+    source.text.lines().enumerate().filter_map(move |(at, line)| {
+        let comment = line.trim_start();
+        let text = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!"))?;
+        let language = text.trim_start().strip_prefix("```")?;
+        is_open = !is_open;
+        let is_code = is_open && (language.is_empty() || language.starts_with("rust"));
+        let place = format!("{}:{}", source.path, at + 1);
+        is_code.then(|| Offence::new(place, "is an example: make it a test, or say `text`"))
+    })
 }
 
 /// Documents such as `CHANGELOG.md` that a file names and that are not at the root of the tree.
@@ -109,6 +124,14 @@ mod tests {
         assert_eq!(check(&file("crates/raid/src/lib.rs", "pub mod plan;")).len(), 1);
         assert_eq!(check(&file("crates/raid/src/lib.rs", "//! Arrays.\npub mod plan;")), []);
         assert_eq!(check(&file("crates/raid/tests/integration/model.rs", "use raid;")), []);
+    }
+
+    #[test]
+    fn an_example_that_nobody_compiles_is_an_offence_and_text_is_none() {
+        let example = "//! A.\n/// ```\n/// f();\n/// ```\n/// ```text\n/// 1\n/// ```\n";
+        let offences = check(&file("a.rs", example));
+        assert_eq!(offences.len(), 1);
+        assert_eq!(offences[0].place, "a.rs:2");
     }
 
     #[test]

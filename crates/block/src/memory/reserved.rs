@@ -7,16 +7,6 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
 
 /// The system's allocator, with large pages for what is large, and behind it the reserve.
-///
-/// ```
-/// #[global_allocator]
-/// static MEMORY: headpond_block::memory::ReservedMemory =
-///     headpond_block::memory::ReservedMemory::new();
-///
-/// headpond_block::memory::set_aside(1 << 20)?;
-/// assert_eq!(headpond_block::memory::state().reserve_bytes, 1 << 20);
-/// # Ok::<(), std::io::Error>(())
-/// ```
 pub struct ReservedMemory<A = System> {
     system: A,
 }

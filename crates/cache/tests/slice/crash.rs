@@ -192,8 +192,7 @@ fn with_checkpoints(config: SliceConfig) -> SliceConfig {
 }
 
 /// Enough for several checkpoints in each life, and cuts in all of them.
-#[test]
-fn checkpoints_keep_the_promises_at_every_cut() {
+fn checkpoints_keep_the_promises(step: usize, checkpoints_min: u64) {
     let long = Workload { requests: 260, depth: 8, blocks: 400, blocks_max: 16, ..SHORT };
     for (mode, policy, unit_bytes, seed) in [
         (Mode::WriteBack, CleaningPolicy::Nop, 4096, 21),
@@ -202,9 +201,14 @@ fn checkpoints_keep_the_promises_at_every_cut() {
         (Mode::WriteBack, CleaningPolicy::Ordered, 4096, 24),
     ] {
         let config = with_checkpoints(config(mode, policy));
-        let checkpoints = sweep(config, unit_bytes, &long, seed, 17);
-        assert!(checkpoints > 100, "only {checkpoints}");
+        let checkpoints = sweep(config, unit_bytes, &long, seed, step);
+        assert!(checkpoints > checkpoints_min, "only {checkpoints}");
     }
+}
+
+#[test]
+fn checkpoints_keep_the_promises_at_many_cuts() {
+    checkpoints_keep_the_promises(67, 25);
 }
 
 #[test]
@@ -319,8 +323,7 @@ fn full_write_through_cache_keeps_its_promises() {
 }
 
 /// Cuts at consecutive operations while segments are being reclaimed one after the other.
-#[test]
-fn cut_anywhere_in_reclaim_loses_nothing() {
+fn cut_in_reclaim(cuts: impl Iterator<Item = u64>) {
     let workload = Workload {
         requests: 1200,
         depth: 12,
@@ -332,7 +335,7 @@ fn cut_anywhere_in_reclaim_loses_nothing() {
         fua_percent: 0,
         ..Workload::BUSY
     };
-    for at in 0..70 {
+    for at in cuts {
         let machine = Machine::new(config(Mode::WriteBack, CleaningPolicy::Nop), 4096, 1);
         machine.create(1);
         machine.power.cut_after(1500 + at * 11);
@@ -344,6 +347,11 @@ fn cut_anywhere_in_reclaim_loses_nothing() {
         };
         work.verdict.unwrap_or_else(|verdict| panic!("cut {at}: {verdict}"));
     }
+}
+
+#[test]
+fn cut_in_reclaim_loses_nothing() {
+    cut_in_reclaim((0..70).step_by(4));
 }
 
 /// Dirty data is drained, overtaken by writes past the cache, and covered again, under way and cut.
@@ -409,5 +417,20 @@ fn many_short_lives_go_round_the_log() {
         }
         let Ended::Finished(work) = machine.work(seed, &workload, true) else { panic!("no cut") };
         work.verdict.unwrap_or_else(|verdict| panic!("{seed}: {verdict}"));
+    }
+}
+
+/// The same at more cuts, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn checkpoints_keep_the_promises_at_every_cut() {
+        checkpoints_keep_the_promises(17, 100);
+    }
+
+    #[test]
+    fn cut_anywhere_in_reclaim_loses_nothing() {
+        cut_in_reclaim(0..70);
     }
 }

@@ -19,33 +19,6 @@ fn cells(reference: &Reference) -> Vec<Cell> {
     reference.compare(&outcomes)
 }
 
-#[test]
-fn arrays_and_drives_are_as_fast_as_published() {
-    let Some(folder) = shared("reference") else {
-        skip!("arrays_and_drives_are_as_fast_as_published", "no published tables");
-    };
-    let mut cells = cells(&reference::plan(&folder, SHORT, &OURS[..1]).unwrap());
-    let cached: Vec<Cell> = cells.extract_if(.., |cell| cell.ours.is_some()).collect();
-    check_cached(&cached);
-    let is_sequential = |cell: &mut Cell| cell.table.contains("sequential");
-    let sequential: Vec<Cell> = cells.extract_if(.., is_sequential).collect();
-    check_sequential(&sequential);
-    let of = |prefix: &str| -> Vec<Cell> {
-        cells.iter().filter(|cell| cell.table.starts_with(prefix)).cloned().collect()
-    };
-    for (prefix, count, median_max, worst_max) in [
-        ("raid60_", 26, 0.05, 0.15),
-        ("hdd_raid_expected", 33, 0.20, 0.30),
-        ("ssd_fsync_write", 6, 0.20, 0.35),
-    ] {
-        let cells = of(prefix);
-        let score = Score::of(&cells);
-        assert!(score.cells >= count, "{prefix}: {score:?}");
-        let is_near = score.median_error < median_max && score.worst_error < worst_max;
-        assert!(is_near, "{prefix}: {score:?} {cells:#?}");
-    }
-}
-
 /// Behind a cache that cleans what is oldest in long rounds, random writes are faster than without
 /// one at every depth, as published; ours is no slower than theirs there.
 fn check_cached(cells: &[Cell]) {
@@ -148,4 +121,36 @@ fn beside_a_cell_stands_the_best_of_our_own_settings() {
 fn a_missing_table_is_named() {
     let error = reference::plan(Path::new("/nowhere"), SHORT, OURS).err().unwrap();
     assert!(error.to_string().contains("/nowhere/raid60_random_write.csv"), "{error}");
+}
+
+/// Minutes of simulation, for `make conclusions`.
+mod conclusions {
+    use super::*;
+
+    #[test]
+    fn arrays_and_drives_are_as_fast_as_published() {
+        let Some(folder) = shared("reference") else {
+            skip!("arrays_and_drives_are_as_fast_as_published", "no published tables");
+        };
+        let mut cells = cells(&reference::plan(&folder, SHORT, &OURS[..1]).unwrap());
+        let cached: Vec<Cell> = cells.extract_if(.., |cell| cell.ours.is_some()).collect();
+        check_cached(&cached);
+        let is_sequential = |cell: &mut Cell| cell.table.contains("sequential");
+        let sequential: Vec<Cell> = cells.extract_if(.., is_sequential).collect();
+        check_sequential(&sequential);
+        let of = |prefix: &str| -> Vec<Cell> {
+            cells.iter().filter(|cell| cell.table.starts_with(prefix)).cloned().collect()
+        };
+        for (prefix, count, median_max, worst_max) in [
+            ("raid60_", 26, 0.05, 0.15),
+            ("hdd_raid_expected", 33, 0.20, 0.30),
+            ("ssd_fsync_write", 6, 0.20, 0.35),
+        ] {
+            let cells = of(prefix);
+            let score = Score::of(&cells);
+            assert!(score.cells >= count, "{prefix}: {score:?}");
+            let is_near = score.median_error < median_max && score.worst_error < worst_max;
+            assert!(is_near, "{prefix}: {score:?} {cells:#?}");
+        }
+    }
 }
