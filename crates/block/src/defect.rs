@@ -69,6 +69,8 @@ pub enum Defect {
     SkipStripeLock,
     /// A write without a member is acknowledged before the others know that it is out.
     EvictSilently,
+    /// An event is not sealed, so that an image of a member from before it is not told.
+    SkipSeal,
     /// Regions are written that no intent map marks.
     SkipIntentMark,
     /// Members are written before the stripe journal's record of it is stable.
@@ -86,7 +88,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::ReinsertDirtyAsRead,
         Self::CleanBeforeCoreFlush,
         Self::ReuseBeforeCopiesAreStable,
@@ -112,6 +114,7 @@ impl Defect {
         Self::PatchTornParity,
         Self::SkipStripeLock,
         Self::EvictSilently,
+        Self::SkipSeal,
         Self::SkipIntentMark,
         Self::SkipJournalFlush,
         Self::GuardBeforeFlush,

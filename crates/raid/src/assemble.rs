@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::array::{AbsenceFound, Array, Bitmap, TornParity, Trust, Tuning, find_lost};
 use crate::layout::{Layout, Role};
-use crate::superblock::{DecodeError, RecordedParity, RecordedState, Superblock};
+use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
 use bitmaps::{absence, marked_regions, shared, unsigned, within};
 use journal::Found;
 use judge::Verdict;
@@ -136,12 +136,28 @@ impl Prepared {
     /// Those of the members.
     pub async fn begin(self) -> Result<Assembled, AssembleError> {
         let array = &self.assembled.array;
+        let begun = self.begin_halves().await;
+        begun.map_err(|error| match error.is_gone() && !self.was_clean() {
+            // A member was lost just now that is needed to make parity anew.
+            true => {
+                let status = array.status();
+                let out =
+                    status.members.iter().zip(0..).filter(|it| it.0.state != RoleState::Active);
+                let roles: Vec<Role> = out.map(|(_, index)| Role(index)).collect();
+                AssembleError::DegradedAndUnclean { name: status.name, roles: judge::list(&roles) }
+            }
+            false => error.into(),
+        })?;
+        array.resume_growth().await?;
+        Ok(self.assembled)
+    }
+
+    async fn begin_halves(&self) -> Result<(), DeviceError> {
+        let array = &self.assembled.array;
         if let (Some(former), Some(beginning)) = (array.former(), &self.former_beginning) {
             former.begin(beginning).await?;
         }
-        array.begin(&self.beginning).await?;
-        array.resume_growth().await?;
-        Ok(self.assembled)
+        array.begin(&self.beginning).await
     }
 }
 

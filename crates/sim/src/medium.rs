@@ -206,6 +206,15 @@ impl Medium {
         self.rest();
     }
 
+    /// What a program reads of it now, as a disk of its own.
+    pub fn image(&self) -> Self {
+        let current = self.state.borrow().current.clone();
+        let copy = State { durable: current.clone(), current, ..State::default() };
+        let Self { name, geometry, flushes, atom_bytes, .. } = self;
+        let (name, geometry, state) = (name.clone(), geometry.clone(), RefCell::new(copy));
+        Self { name, geometry, flushes: *flushes, atom_bytes: *atom_bytes, state }
+    }
+
     /// Another disk that holds the same, durably.
     ///
     /// # Panics

@@ -4,6 +4,7 @@ mod copies;
 mod counting;
 mod draws;
 mod growing;
+mod images;
 mod returning;
 mod signing;
 mod switching;
@@ -239,26 +240,14 @@ impl<'a> Case<'a> {
 
     /// A life in which nothing is asked but that everything can be read.
     fn quiet(&mut self, settings: CacheSettings) -> Order {
-        Order {
-            seed: self.random.number(),
-            settings,
-            absent: Absent::default(),
-            workload: None,
-            steps: Vec::new(),
-            rotted: 0,
-            cut: Cut::Never,
-        }
+        quiet(self.random.number(), settings)
     }
 
     /// Copies of the disks, as many missing as may be lost, hold the same: the redundancy is right.
     /// What is in the cache may hide what the members hold, but for what is clean.
     fn check_redundancy(&mut self, machine: &Machine) -> Result<(), Offence> {
         let redundancy = machine.redundancy();
-        let is_whole = {
-            let excuses = self.excuses.borrow();
-            excuses.lost.is_empty() && !excuses.errors
-        };
-        if redundancy == 0 || !is_whole {
+        if redundancy == 0 || !self.is_whole() {
             return Ok(());
         }
         let copy = machine.duplicate();
@@ -266,13 +255,30 @@ impl<'a> Case<'a> {
         self.random.shuffle(&mut members);
         let missing: BTreeSet<usize> = members.into_iter().take(redundancy).collect();
         self.say(format!("  a copy without members {missing:?}"));
-        let settings = CacheSettings { mode: Mode::PassThrough, ..self.settings.clone() };
         let absent = Absent { members: missing.clone(), ..Absent::default() };
-        let order = Order { absent, ..self.quiet(settings) };
+        let seed = self.random.number();
+        self.check_copy(&copy, Order { absent, ..quiet(seed, self.settings.clone()) }, missing)
+    }
+
+    fn is_whole(&self) -> bool {
+        let excuses = self.excuses.borrow();
+        excuses.lost.is_empty() && !excuses.errors
+    }
+
+    /// Everything can be read of a copy of the disks that has lost these members. What is in the
+    /// cache would hide what the members hold.
+    fn check_copy(
+        &self,
+        copy: &Machine,
+        order: Order,
+        lost: BTreeSet<usize>,
+    ) -> Result<(), Offence> {
+        let settings = CacheSettings { mode: Mode::PassThrough, ..order.settings };
+        let order = Order { settings, ..order };
         let torn = self.excuses.borrow().torn;
-        let excuses = RefCell::new(Excuses { lost: missing, torn, ..Excuses::default() });
+        let excuses = RefCell::new(Excuses { lost, torn, ..Excuses::default() });
         let world = World {
-            machine: &copy,
+            machine: copy,
             excuses: &excuses,
             tally: &self.tally,
             random: &self.live_random,
@@ -284,6 +290,7 @@ impl<'a> Case<'a> {
     }
 
     fn live(&mut self, machine: &Machine, order: Order) -> Result<Next, Offence> {
+        let order = Order { copied: self.draw_copy(machine), ..order };
         self.tell_life(&order);
         let returned = self.excuses.borrow().lost.difference(&order.absent.members).count() > 0;
         self.excuses.borrow_mut().note_opening(&machine.topology);
@@ -332,6 +339,7 @@ impl<'a> Case<'a> {
                 }
                 self.check_redundancy(machine)?;
                 self.check_copies(machine)?;
+                self.check_image(machine, remains)?;
                 self.rot(machine);
                 Ok(Next::Live)
             }
@@ -409,6 +417,9 @@ impl<'a> Case<'a> {
         if order.absent != Absent::default() {
             let _ = write!(text, ", absent: {:?}", order.absent);
         }
+        if let Some((after, member)) = order.copied {
+            let _ = write!(text, ", member {member} copied after {after:?}");
+        }
         match order.cut {
             Cut::Never => {}
             cut => drop(write!(text, ", cut {cut:?}")),
@@ -425,6 +436,19 @@ impl<'a> Case<'a> {
     fn say(&mut self, line: String) {
         (self.tell)(&line);
         self.story.push(line);
+    }
+}
+
+fn quiet(seed: u64, settings: CacheSettings) -> Order {
+    Order {
+        seed,
+        settings,
+        absent: Absent::default(),
+        workload: None,
+        steps: Vec::new(),
+        rotted: 0,
+        copied: None,
+        cut: Cut::Never,
     }
 }
 

@@ -304,6 +304,7 @@ impl Bench {
                 workload: None,
                 steps: Vec::new(),
                 rotted: 0,
+                copied: None,
                 cut: Cut::Never,
             };
             let (excuses, tally) = (RefCell::new(excuses), RefCell::new(Tally::default()));

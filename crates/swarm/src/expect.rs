@@ -162,6 +162,10 @@ impl Excuses {
             {
                 Some("too many members lost")
             }
+            // An image of before the array was given another shape.
+            OpenError::Array(AssembleError::Contradiction { .. }) if !self.lost.is_empty() => {
+                Some("an older image")
+            }
             OpenError::Cache(Cache::Generation { .. })
                 if self.cache_failed || self.cache_damaged =>
             {

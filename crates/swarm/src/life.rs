@@ -6,7 +6,7 @@ use crate::copies::whole_copies;
 use crate::expect::Excuses;
 use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
-use crate::remains::Remains;
+use crate::remains::{Image, Remains};
 use crate::returns::is_whole;
 use crate::steps::{Stage, Step};
 use crate::tally::Tally;
@@ -41,6 +41,8 @@ pub(crate) struct Order {
     /// Sectors of members have changed while nothing ran: a scrub is to put so many right before
     /// anything is read.
     pub rotted: u64,
+    /// When a member is copied, and which.
+    pub copied: Option<(Duration, usize)>,
     pub cut: Cut,
 }
 
@@ -86,7 +88,8 @@ impl World<'_> {
         }
         let main = async |runtime: Runtime, sim: Sim| {
             self.watch(order, &runtime, &is_stuck);
-            match self.act(order, &runtime, &sim, &remains).await {
+            self.copy(order, &runtime, &remains);
+            match Box::pin(self.act(order, &runtime, &sim, &remains)).await {
                 Ok(end) => end,
                 Err(offence) => End::Offence(offence),
             }
@@ -137,6 +140,17 @@ impl World<'_> {
             runtime.sleep(if hangs { PATIENCE } else { LIFE_MAX }).await;
             is_stuck.set(!hangs);
             power.cut();
+        }));
+    }
+
+    fn copy(&self, order: &Order, runtime: &Runtime, remains: &Remains) {
+        let Some((after, member)) = order.copied else { return };
+        let of = Rc::clone(&self.machine.members[member]);
+        let (runtime, image) = (runtime.clone(), Rc::clone(&remains.image));
+        drop(runtime.clone().spawn(async move {
+            runtime.sleep(after).await;
+            let then = Rc::new(of.image());
+            image.replace(Some(Image { member, of, then }));
         }));
     }
 
@@ -198,7 +212,7 @@ impl World<'_> {
             phase("ending the steps");
             worked
         };
-        let (worked, stepped) = both(work, stage.run(&order.steps)).await;
+        let (worked, stepped) = both(Box::pin(work), Box::pin(stage.run(&order.steps))).await;
         worked?;
         stepped?;
         let client = self.use_new_room(client, order, &volume, runtime, remains).await?;
@@ -416,7 +430,7 @@ fn check_counts(volume: &Volume) -> Result<(), Offence> {
     Ok(())
 }
 
-/// Waits for both.
+/// Waits for both. What is large comes on the heap: a stack holds few copies of it.
 async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     let (mut one, mut two) = (None, None);

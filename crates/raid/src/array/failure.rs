@@ -12,6 +12,9 @@
 //!   left members behind, the superblock that they missed is written to them first, as it stands on
 //!   the others. So whoever is in use by a superblock of event N carries event N - 1 at least,
 //!   however many lives were cut since.
+//! - Whoever waits for an event waits for its *seal* as well: one more event, which says the same.
+//!   So an image of a member from before the event is two behind when it is put back after it, and
+//!   no member that a cut left behind ever is.
 //! - An event says the same wherever it is found, and goes to the copy that the member can spare
 //!   until it is acknowledged.
 
@@ -36,6 +39,10 @@ pub(super) struct Recorder {
     issued: RefCell<ArrayRecord>,
     changes: Cell<u64>,
     recorded: Cell<u64>,
+    /// Something has changed that an image from before must not pass for.
+    wants_seal: Cell<bool>,
+    /// The newest event is a seal, or needs none.
+    is_sealed: Cell<bool>,
     busy: Cell<bool>,
     progress: Notify,
     watcher: RefCell<Option<Box<dyn Fn()>>>,
@@ -54,6 +61,8 @@ impl Recorder {
             issued: RefCell::new(issued),
             changes: Cell::new(0),
             recorded: Cell::new(0),
+            wants_seal: Cell::new(false),
+            is_sealed: Cell::new(true),
             busy: Cell::new(false),
             progress: Notify::new(),
             watcher: RefCell::default(),
@@ -75,17 +84,38 @@ impl Recorder {
         self.note_change();
     }
 
+    /// The same for what nobody means as an event: how far a job is, or what a client's write waits
+    /// for.
+    pub(super) fn change_unsealed(&self, change: impl FnOnce(&mut ArrayRecord)) {
+        let wanted = self.wants_seal.get();
+        self.change(change);
+        self.wants_seal.set(wanted);
+    }
+
     /// The event count that every member carries, or is about to.
     pub(super) fn issued_count(&self) -> u64 {
         self.issued.borrow().event_count
     }
 
     pub(super) fn is_settled(&self) -> bool {
+        self.is_recorded() && self.is_sealed.get()
+    }
+
+    fn is_recorded(&self) -> bool {
         self.changes.get() == self.recorded.get()
+    }
+
+    /// The newest record once more, as an event of its own.
+    fn seal(&self) -> ArrayRecord {
+        self.record.borrow_mut().event_count += 1;
+        let mut issued = self.issued.borrow_mut();
+        issued.event_count += 1;
+        issued.clone()
     }
 
     fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
+        self.wants_seal.set(true);
         if let Some(tell) = &*self.watcher.borrow() {
             tell();
         }
@@ -130,6 +160,12 @@ impl Array {
                 continue;
             }
             let _turn = Turn::take(&self.recorder);
+            if self.recorder.is_recorded() {
+                let seal = self.recorder.seal();
+                self.write_superblocks(&seal).await;
+                self.recorder.is_sealed.set(true);
+                continue;
+            }
             let newest = self.recorder.issued.borrow().clone();
             self.write_superblocks(&newest).await;
             self.write_absence().await;
@@ -143,10 +179,12 @@ impl Array {
                 return;
             }
             let changes = self.recorder.changes.get();
+            let is_final = !self.recorder.wants_seal.take();
             let next = self.next_event();
             self.write_superblocks(&next).await;
             self.note_recorded(&next, closed).await;
             self.recorder.recorded.set(changes);
+            self.recorder.is_sealed.set(is_final || headpond_block::defect!(SkipSeal));
         }
     }
 
@@ -157,6 +195,13 @@ impl Array {
     /// Where the array has lost too many members.
     pub(crate) async fn change_record(&self, change: impl FnOnce(&mut ArrayRecord)) -> Outcome {
         self.recorder.change(change);
+        self.settle().await;
+        self.check_intact()
+    }
+
+    /// The same for how far a job is: it is recorded often, and gets no seal.
+    pub(super) async fn record_progress(&self, change: impl FnOnce(&mut ArrayRecord)) -> Outcome {
+        self.recorder.change_unsealed(change);
         self.settle().await;
         self.check_intact()
     }

@@ -260,7 +260,7 @@ impl Array {
             Goal::Slot(_) => self.flush_members().await?,
         }
         goal.progress().record(rows);
-        self.change_record(|_| {}).await
+        self.record_progress(|_| {}).await
     }
 
     async fn flush_filling(&self, filling: &Filling) -> Outcome {

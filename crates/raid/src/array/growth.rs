@@ -340,7 +340,7 @@ impl Array {
 
     async fn record_growth(&self, growth: &Growth, moved_rows: u64, staged_rows: u64) -> Outcome {
         let recorded = RecordedGrowth::Next { moved_rows, staged_rows };
-        self.change_record(|record| record.growth = Some(recorded)).await?;
+        self.record_progress(|record| record.growth = Some(recorded)).await?;
         growth.moved_rows.set(moved_rows);
         growth.staged_rows.set(staged_rows);
         if let Some(former) = growth.former() {

@@ -129,7 +129,7 @@ impl Array {
     async fn note_logged(&self) -> Result<(), DeviceError> {
         let known = self.recorder.record().state == RecordedState::DirtyLogged;
         if !known {
-            return self.change_record(|record| record.state = RecordedState::DirtyLogged).await;
+            self.recorder.change_unsealed(|record| record.state = RecordedState::DirtyLogged);
         }
         self.settle().await;
         self.check_intact()

@@ -66,7 +66,7 @@ impl Array {
     async fn record_initialised(&self) -> Outcome {
         let done = self.initialised.get();
         self.flush_members().await?;
-        self.change_record(|record| record.work.initialised_stripes = done).await
+        self.record_progress(|record| record.work.initialised_stripes = done).await
     }
 
     /// Makes the redundancy of some stripes anew from their data. What is signed is right, or for a

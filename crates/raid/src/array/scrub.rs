@@ -141,7 +141,7 @@ impl Array {
     async fn record_scrubbed(&self, stripes: Option<u64>) -> Outcome {
         self.flush_members().await?;
         self.write_signed().await?;
-        self.change_record(|record| record.work.scrubbed_stripes = stripes).await
+        self.record_progress(|record| record.work.scrubbed_stripes = stripes).await
     }
 
     async fn scrub_stripe(&self, stripe: Stripe) -> Outcome {

@@ -55,6 +55,7 @@ fn lives(seed: u64, story: &Story, tally: &mut Tally) {
             let kind = *random.pick(&[RequestKind::Write, RequestKind::Write, RequestKind::Flush]);
             (at, kind, random.below(60))
         });
+        may_refuse |= was_cut && failing.is_some();
         if !random.one_in(4) {
             let most = *random.pick(&[30, 200, 200, 1000]);
             story.machine.power.cut_after(random.below(most));
@@ -101,8 +102,8 @@ fn lives(seed: u64, story: &Story, tally: &mut Tally) {
         if lost.len() < story.redundancy() && random.one_in(3) {
             lost.insert(random.below(story.members as u64) as usize);
         }
-        // A member that is lost with the crash of a whole array is covered only where all writes
-        // are.
+        // A member that is lost with the crash of a whole array, or in the start after it, is
+        // covered only where all writes are.
         may_refuse |= was_whole && !lost.is_empty() && story.when == JournalWhen::Degraded;
     }
 }

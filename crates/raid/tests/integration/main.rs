@@ -9,6 +9,7 @@ mod failures;
 mod growth;
 mod growth_cuts;
 mod histories;
+mod images;
 mod integrity;
 mod integrity_cuts;
 mod interplay;

@@ -69,6 +69,7 @@ impl Case<'_> {
             workload: Some(workload),
             steps,
             rotted: 0,
+            copied: None,
             cut: draw_cut(random),
         };
         self.draw_copies(machine, &mut order, is_severe);

@@ -8,6 +8,7 @@ use super::{
 const ARRAY_FAILURES: &str = "crates/raid/tests/integration/failures.rs";
 const ARRAY_PATIENCE: &str = "crates/raid/tests/integration/patience.rs";
 const ARRAY_GROWTH_CUTS: &str = "crates/raid/tests/integration/growth_cuts.rs";
+const ARRAY_IMAGES: &str = "crates/raid/tests/integration/images.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/integration/lives.rs";
 const ARRAY_RETURNING: &str = "crates/raid/tests/integration/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/integration/lost.rs";
@@ -33,6 +34,7 @@ const FILES: &str = "crates/uring/src/file/tests.rs";
 const GROWTH: &str = "crates/headpond/tests/integration/growth.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/integration/kill.rs";
+const LIFECYCLE: &str = "crates/volume/tests/integration/lifecycle.rs";
 const MEMORY: &str = "crates/headpond/tests/integration/memory.rs";
 const MEMBERS: &str = "crates/headpond/tests/integration/members.rs";
 const OWNERSHIP: &str = "crates/volume/tests/integration/ownership.rs";
@@ -162,6 +164,7 @@ table! {
     Row(13) "cut in create" {
         scenario starts::creation_cut_anywhere_leaves_no_volume_or_a_whole_one;
         scenario starts::recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none;
+        test LIFECYCLE::what_fails_half_way_through_a_create_leaves_no_superblock_behind;
     }
     Row(14) "program killed" {
         scenario power::killed_program_loses_nothing_that_it_acknowledged;
@@ -281,6 +284,9 @@ table! {
     Row(35) "stale member returns" {
         scenario array_faults::copy_that_missed_writes_is_not_read_when_it_returns;
         test ARRAY_LIVES::a_member_put_back_from_an_older_image_is_stale;
+        test ARRAY_IMAGES::
+            whatever_lies_between_a_copy_and_its_return_nothing_old_is_read_as_new;
+        test ARRAY_IMAGES::no_cut_within_a_start_an_event_or_a_stop_makes_a_member_stale;
         test ARRAY_RETURNING::
             however_a_return_is_cut_what_was_flushed_is_there_and_on_the_member_too;
         test ARRAY_RETURNING::a_member_that_was_used_by_itself_meanwhile_is_refused;

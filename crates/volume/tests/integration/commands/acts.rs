@@ -318,15 +318,20 @@ fn journal_word(description: &Description) -> Option<&str> {
 }
 
 /// Waits until no copy is being filled.
+/// Until it is whole for the second time: then that is recorded.
 async fn until_filled(volume: &Volume, runtime: &Runtime) -> Acted {
+    let mut was_whole = false;
     for _ in 0..POLLS_MAX {
         let mirror = volume.status().cache.and_then(|cache| cache.mirror);
         let array = mirror.ok_or("it has no copies")?.array;
         let is_filling = array.members.iter().any(|member| member.filling.is_some());
         if !is_filling && array.spares.is_empty() {
             // One that failed on the way is nobody any more.
-            let is_whole = array.state == ArrayState::Healthy && has_role(volume, "k2");
-            return if is_whole { Ok(()) } else { Err("it was not filled".into()) };
+            match array.state == ArrayState::Healthy && has_role(volume, "k2") {
+                true if was_whole => return Ok(()),
+                true => was_whole = true,
+                false => return Err("it was not filled".into()),
+            }
         }
         runtime.sleep(Duration::from_millis(20)).await;
     }
