@@ -39,7 +39,7 @@ async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
     let options = AssembleOptions {
         uuid: None,
         after_unclean_stop: AfterUncleanStop::DistrustParity,
-        force: if mode & 8 == 0 { Force::No } else { Force::UseTornParity },
+        force: [Force::No, Force::GiveUp, Force::AcceptParity][usize::from(mode >> 3) % 3],
         tuning: Tuning {
             scratch_bytes_max: 1 << 20,
             patience: None,

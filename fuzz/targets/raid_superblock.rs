@@ -68,6 +68,7 @@ fn sound(shape: u8) -> Superblock {
         integrity_region_stripes: has_sums.then_some(64),
         owner_generation: 2,
         owner: Some(Uuid::from_u128(3)),
+        owner_clean_since: Some(4),
         roles: (0..members as u128).map(role).collect(),
         spares: spares(shape),
         work: RecordedWork { initialised_stripes: 5, scrubbed_stripes: Some(0) },

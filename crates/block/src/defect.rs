@@ -37,6 +37,8 @@ pub enum Defect {
     ServeBeforeEpochIsDurable,
     /// Law 6: written through over a dirty block counts for the parity only.
     WriteThroughOverDirtyIsNotDirty,
+    /// Law 4: a discard of dirty blocks is left to the core, which may keep what is older.
+    DiscardDirtyAtCore,
     /// Law 7: a cache that failed is not disowned.
     KeepFailedCache,
     /// Law 8: FLUSH leaves in memory what is dirty there.
@@ -88,7 +90,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::ReinsertDirtyAsRead,
         Self::CleanBeforeCoreFlush,
         Self::ReuseBeforeCopiesAreStable,
@@ -98,6 +100,7 @@ impl Defect {
         Self::IgnorePromises,
         Self::ServeBeforeEpochIsDurable,
         Self::WriteThroughOverDirtyIsNotDirty,
+        Self::DiscardDirtyAtCore,
         Self::KeepFailedCache,
         Self::FlushIntoMemory,
         Self::MergeWithOldBlock,

@@ -75,7 +75,11 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Try(args) => demo::run(args),
         Command::Create(args) => commands::create::run(&places, args),
         Command::Serve(args) => {
-            let tolerance = if args.force { Tolerance::Forced } else { Tolerance::Careful };
+            let tolerance = match (args.force, args.accept_parity) {
+                (_, true) => Tolerance::ParityAccepted,
+                (true, false) => Tolerance::Forced,
+                (false, false) => Tolerance::Careful,
+            };
             daemon::serve(&places, &args.name, tolerance)
         }
         Command::Status(args) => commands::status::run(&places, args),

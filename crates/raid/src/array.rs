@@ -59,6 +59,7 @@ mod second_half;
 mod spares;
 mod status;
 mod sweep;
+mod unvouched;
 mod verify;
 mod voucher;
 mod watch;
@@ -91,6 +92,7 @@ pub use copy_count::WhichCopy;
 use doubts::Doubts;
 use failure::Recorder;
 pub use fill::Filled;
+pub use flush::OwnerStopped;
 pub(crate) use growth::Growth;
 pub use growth::{Grown, GrowthStatus};
 use guard::Guard;
@@ -116,9 +118,10 @@ pub(crate) use second_half::SecondHalf;
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
-    Answers, ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, JournalStatus,
-    MemberStatus, PatienceStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
+    Answers, ArrayState, ArrayStatus, DeclusteredStatus, DeviceErrors, FillingStatus,
+    JournalStatus, MemberStatus, PatienceStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
 };
+pub(crate) use unvouched::Unvouched;
 pub use voucher::{Answer, Voucher};
 use watch::Watch;
 use writers::Writers;
@@ -128,7 +131,7 @@ use writers::Writers;
 pub enum TornParity {
     /// Answer with an error.
     Refuse,
-    /// Use it: the administrator forced the start of an array that was degraded and unclean.
+    /// Use it: the administrator has accepted it by name, and nothing says where it may be torn.
     Use,
 }
 

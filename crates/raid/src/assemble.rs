@@ -22,7 +22,7 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry, Runtime};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::array::{AbsenceFound, Array, Bitmap, TornParity, Trust, Tuning, find_lost};
+use crate::array::{AbsenceFound, Array, Bitmap, TornParity, Trust, Tuning, Unvouched, find_lost};
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
 use bitmaps::{absence, marked_regions, shared, unsigned, within};
@@ -69,12 +69,15 @@ pub enum AfterUncleanStop {
     LogRecomputes,
 }
 
-/// Whether to start where that may return wrong data.
+/// Whether to start a degraded array after an unclean stop, whose parity may be torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     No,
-    /// Start a degraded array after an unclean stop, and use its parity although it may be torn.
-    UseTornParity,
+    /// Where it is known what was being written, and data that only parity tells is lost there,
+    /// unless other parity proves it.
+    GiveUp,
+    /// The same, and data that only parity tells is taken for right, wherever it is.
+    AcceptParity,
 }
 
 /// An array that was put together.
@@ -99,6 +102,8 @@ pub struct Prepared {
 struct Beginning {
     /// Regions to be resynchronised.
     marked: Vec<Range<u64>>,
+    /// What is made there of data that is missing.
+    unvouched: Option<Unvouched>,
     /// The journal has records that the members may lack.
     replays: bool,
     /// With that, nothing is torn any more.
@@ -123,6 +128,12 @@ impl Prepared {
     /// What the owner of the array last raised.
     pub fn owner_generation(&self) -> u64 {
         self.assembled.array.owner_generation()
+    }
+
+    /// Whether the owner stopped with nothing that the array lacks, before the array did and
+    /// nothing else has happened to it.
+    pub fn is_owner_clean(&self) -> bool {
+        self.was_clean() && self.former_beginning.is_none() && self.assembled.array.is_owner_clean()
     }
 
     /// The cache in front of the array.
@@ -171,10 +182,15 @@ pub enum Warning {
     #[error("the parity is not to be trusted until the array has been initialised")]
     ParityUntrusted,
     #[error(
-        "the array was degraded and not stopped in order; it was started by force, and data on \
-         {lost} lost members may be wrong where it was being written"
+        "the array was degraded and not stopped in order; it was started by force: what {lost} lost \
+         members held where it was being written is an error, unless other parity proves it"
     )]
     Forced { lost: usize },
+    #[error(
+        "the array was degraded and not stopped in order; its parity was accepted as it is, and what \
+         {lost} lost members held may be wrong where it was being written"
+    )]
+    ParityAccepted { lost: usize },
     #[error("{records} records of the stripe journal were written to the members again")]
     Replayed { records: u64 },
     #[error("the stripe journal is not used: {reason}")]
@@ -249,9 +265,16 @@ pub enum AssembleError {
     StaleJournal { device: DeviceName, found: u64, expected: u64 },
     #[error(
         "array `{name}` is degraded and its parity was never initialised, so the data of the \
-         missing members ({roles}) cannot be computed; bring them back, or start with --force"
+         missing members ({roles}) cannot be computed; bring them back, or start with \
+         --force --accept-parity, which takes whatever the parity tells"
     )]
     DegradedAndUninitialised { name: String, roles: String },
+    #[error(
+        "array `{name}` is degraded and was not stopped in order, and nothing says where it was being \
+         written, so all data of the missing members ({roles}) may be wrong; bring them back, or \
+         start with --force --accept-parity, which takes whatever the parity tells"
+    )]
+    UnvouchedEverywhere { name: String, roles: String },
     #[error(
         "array `{name}` has lost blocks, and none of the members given has the list of them, so that \
          what lies there would be taken for data; bring back the members that are missing"
@@ -339,7 +362,7 @@ async fn put_together(
         found.begin_copies_anew(&record);
     }
     let Start { mut trust, warnings, beginning, vouched, .. } = start;
-    if options.force == Force::UseTornParity && journal.reason().is_some() {
+    if options.force != Force::No && journal.reason().is_some() {
         record.journal = None;
     }
     if record.journal.is_some() {
@@ -393,6 +416,7 @@ impl Start {
             copies: Copies::Alike,
             beginning: Beginning {
                 marked: Vec::new(),
+                unvouched: None,
                 replays: journal.records() > 0,
                 is_sound: true,
             },
@@ -495,13 +519,15 @@ impl Start {
         let (name, roles) = (verdict.record.name.clone(), judge::list(&verdict.lost));
         match (options.force, torn, uninitialised) {
             (_, false, false) => Ok(()),
-            (Force::UseTornParity, ..) => {
+            (Force::GiveUp, true, false) if self.knows_torn(verdict, options) => {
+                self.force(Unvouched::List, Warning::Forced { lost });
+                Ok(())
+            }
+            (Force::GiveUp, true, _) => Err(AssembleError::UnvouchedEverywhere { name, roles }),
+            (Force::AcceptParity, ..) => {
                 self.trust.torn_parity = TornParity::Use;
-                self.trust.absence = AbsenceFound::Unknown;
-                self.beginning.marked.clear();
                 self.beginning.is_sound = true;
-                self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
-                self.warnings.push(Warning::Forced { lost });
+                self.force(Unvouched::Accept, Warning::ParityAccepted { lost });
                 Ok(())
             }
             (Force::No, true, _) => match journal.reason() {
@@ -511,10 +537,23 @@ impl Start {
                 }
                 None => Err(AssembleError::DegradedAndUnclean { name, roles }),
             },
-            (Force::No, false, true) => {
-                Err(AssembleError::DegradedAndUninitialised { name, roles })
-            }
+            (_, false, true) => Err(AssembleError::DegradedAndUninitialised { name, roles }),
         }
+    }
+
+    /// Whether every stripe that may be torn is in a marked region, or is named by a log.
+    fn knows_torn(&self, verdict: &Verdict, options: &AssembleOptions) -> bool {
+        let record = &verdict.record;
+        let is_logged = options.after_unclean_stop == AfterUncleanStop::LogRecomputes;
+        record.intent_region_stripes.is_some()
+            && (is_logged || record.state == RecordedState::Dirty)
+    }
+
+    fn force(&mut self, unvouched: Unvouched, warning: Warning) {
+        self.trust.absence = AbsenceFound::Unknown;
+        self.beginning.unvouched = Some(unvouched);
+        self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
+        self.warnings.push(warning);
     }
 }
 
@@ -522,7 +561,7 @@ impl Array {
     /// Records the array as in use, writes again what the journal holds, then makes the redundancy
     /// of the marked stripes anew.
     async fn begin(&self, beginning: &Beginning) -> Result<(), DeviceError> {
-        let Beginning { marked, replays, is_sound } = beginning;
+        let Beginning { marked, unvouched, replays, is_sound } = beginning;
         self.keep_marks(marked).await?;
         self.write_found_lost().await?;
         let journal = self.journal();
@@ -540,8 +579,13 @@ impl Array {
         if let (Some(journal), true) = (&journal, replays) {
             self.replay(journal).await?;
         }
-        for stripes in marked {
-            self.resync_torn(stripes.clone()).await?;
+        match unvouched {
+            Some(what) => self.settle_unvouched(marked, *what).await?,
+            None => {
+                for stripes in marked {
+                    self.resync_torn(stripes.clone()).await?;
+                }
+            }
         }
         if !marked.is_empty() {
             // What a read is about to show of one copy must not be lost with that member.

@@ -110,15 +110,15 @@ pub enum CreateError {
     #[error("{device}: is given twice; name each device once")]
     Duplicate { device: DeviceName },
     #[error(
-        "{device}: is {place} of array `{array}` ({uuid}); destroy that array first, or \
-         overwrite it with --force"
+        "{device}: is {place} of array `{array}` ({uuid}), and holds a part of its data; take \
+         another device, or give that up with --force"
     )]
     Member { device: DeviceName, array: String, uuid: Uuid, place: String },
     #[error("{device}: holds data of something else; wipe it first, or overwrite it with --force")]
     Foreign { device: DeviceName },
     #[error(
-        "{device}: is the stripe journal of array {array}; destroy that array first, or overwrite \
-         it with --force"
+        "{device}: is the stripe journal of array {array}; take another device, or give that up \
+         with --force"
     )]
     Journal { device: DeviceName, array: Uuid },
     #[error("a stripe journal is for levels with parity, not for {0}: leave it out")]
@@ -186,6 +186,7 @@ pub fn plan(
         integrity_region_stripes: None,
         owner_generation: 0,
         owner: options.owner,
+        owner_clean_since: None,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
         spares: Vec::new(),
         work: RecordedWork::default(),

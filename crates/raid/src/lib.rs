@@ -26,11 +26,12 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Addition, Answer, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled,
-    FillingStatus, Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus,
+    Addition, Answer, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, DeviceErrors,
+    Filled, FillingStatus, Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus,
     JournalError, JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, OnAnswer,
-    PatienceStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus,
-    StandInStatus, Trouble, Tuning, Voucher, WhenFull, WhichCopy, erase, erase_unlisted, inspect,
+    OwnerStopped, PatienceStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed,
+    SpareStatus, StandInStatus, Trouble, Tuning, Voucher, WhenFull, WhichCopy, erase,
+    erase_unlisted, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Look, Prepared, Warning,

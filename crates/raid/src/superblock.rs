@@ -98,6 +98,9 @@ pub struct ArrayRecord {
     pub owner_generation: u64,
     /// The cache in front of the array, which may hold what the array lacks; `None` without one.
     pub owner: Option<Uuid>,
+    /// The event that recorded the last stop, where the owner had stopped before with nothing that
+    /// the array lacked. It counts only as long as no other event but its seal has followed.
+    pub owner_clean_since: Option<u64>,
     /// One entry a role.
     pub roles: Vec<RoleRecord>,
     /// At most [`SPARES_MAX`].

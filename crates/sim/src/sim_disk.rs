@@ -34,6 +34,8 @@ pub struct SimDisk {
     time: OperationTime,
     /// Of so many flushes one fails, and loses what it was to make durable.
     one_flush_fails_of: Option<u64>,
+    /// A discard does nothing.
+    keeps_discarded: bool,
     random: RefCell<Random>,
 }
 
@@ -46,8 +48,14 @@ impl SimDisk {
         time: OperationTime,
     ) -> Self {
         let random = RefCell::new(sim.random());
-        let (power, runtime, one_flush_fails_of) = (power.clone(), runtime.clone(), None);
-        Self { medium, power, runtime, time, one_flush_fails_of, random }
+        let (power, runtime) = (power.clone(), runtime.clone());
+        let (one_flush_fails_of, keeps_discarded) = (None, false);
+        Self { medium, power, runtime, time, one_flush_fails_of, keeps_discarded, random }
+    }
+
+    /// What is discarded stays as it was, as on a disk that takes no discards.
+    pub fn that_keeps_discarded(self) -> Self {
+        Self { keeps_discarded: true, ..self }
     }
 
     /// Now and then a flush fails, one of so many: what had been written by then may be gone after
@@ -121,6 +129,7 @@ impl BlockDevice for SimDisk {
         match request.kind {
             RequestKind::Read => Submission::pending(self.read(request)),
             RequestKind::Flush => self.flush(),
+            RequestKind::Discard if self.keeps_discarded => Submission::ready(Ok(())),
             RequestKind::Write | RequestKind::WriteZeroes | RequestKind::Discard => {
                 self.write(request)
             }

@@ -5,10 +5,11 @@ use headpond_block::{
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Bytes by address; what was never written reads as zeros.
+/// Bytes by address; what was never written reads as zeros, which cost nothing either.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SparseStore {
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
@@ -30,10 +31,14 @@ impl SparseStore {
             let at = offset + done as u64;
             let start = (at % PAGE_BYTES as u64) as usize;
             let len = (PAGE_BYTES - start).min(from.len() - done);
-            let page = self.pages.entry(at / PAGE_BYTES as u64);
-            let page = page.or_insert_with(|| Box::new([0; PAGE_BYTES]));
-            page[start..start + len].copy_from_slice(&from[done..done + len]);
+            let piece = &from[done..done + len];
             done += len;
+            let page = self.pages.entry(at / PAGE_BYTES as u64);
+            if matches!(page, Entry::Vacant(_)) && piece.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let page = page.or_insert_with(|| Box::new([0; PAGE_BYTES]));
+            page[start..start + len].copy_from_slice(piece);
         }
     }
 

@@ -12,8 +12,7 @@ const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
 /// soon after it, one right after a member or a cache was lost, or a stop while parts of blocks
 /// wait.
-const SELDOM: [Defect; 7] = [
-    Defect::GuardBeforeFlush,
+const SELDOM: [Defect; 6] = [
     Defect::IgnorePromises,
     Defect::KeepFailedCache,
     Defect::TombstoneBeforeCoreFlush,
@@ -22,13 +21,14 @@ const SELDOM: [Defect; 7] = [
     Defect::WriteThroughOverDirtyIsNotDirty,
 ];
 const CASES_MAX_SELDOM: u64 = 600;
-/// Reclaim frees a segment when it needs it, and then the cut has to come before the next flush.
-const RAREST: Defect = Defect::ReuseBeforeCopiesAreStable;
+/// Reclaim frees a segment when it needs it, and then the cut has to come before the next flush. A
+/// group is guarded when a member is lost; so soon after that the power has to go.
+const RAREST: [Defect; 2] = [Defect::ReuseBeforeCopiesAreStable, Defect::GuardBeforeFlush];
 const CASES_MAX_RAREST: u64 = 1500;
 
 /// The seeds that found them when all were last hunted through.
-const FOUND_BY: [(Defect, u64); 33] = [
-    (Defect::ReinsertDirtyAsRead, 64),
+const FOUND_BY: [(Defect, u64); 34] = [
+    (Defect::ReinsertDirtyAsRead, 5),
     (Defect::CleanBeforeCoreFlush, 15),
     (Defect::ReuseBeforeCopiesAreStable, 178),
     (Defect::ReuseBeforeTailMoves, 5),
@@ -37,9 +37,10 @@ const FOUND_BY: [(Defect, u64); 33] = [
     (Defect::IgnorePromises, 7),
     (Defect::ServeBeforeEpochIsDurable, 2),
     (Defect::WriteThroughOverDirtyIsNotDirty, 114),
+    (Defect::DiscardDirtyAtCore, 4),
     (Defect::KeepFailedCache, 208),
     (Defect::FlushIntoMemory, 9),
-    (Defect::MergeWithOldBlock, 28),
+    (Defect::MergeWithOldBlock, 13),
     (Defect::CompleteWithZeros, 33),
     (Defect::SavePartAsWhole, 93),
     (Defect::SkipLogFlush, 2),
@@ -48,7 +49,7 @@ const FOUND_BY: [(Defect, u64); 33] = [
     (Defect::AcknowledgeEarly, 3),
     (Defect::InsertStaleRead, 2),
     (Defect::ForgetDirtyAtStop, 2),
-    (Defect::CheckpointBeforeItsBlocks, 51),
+    (Defect::CheckpointBeforeItsBlocks, 63),
     (Defect::ReplayAfterTheCut, 15),
     (Defect::PatchTornParity, 70),
     (Defect::SkipStripeLock, 1),
@@ -56,7 +57,7 @@ const FOUND_BY: [(Defect, u64); 33] = [
     (Defect::SkipSeal, 11),
     (Defect::SkipIntentMark, 1),
     (Defect::SkipJournalFlush, 38),
-    (Defect::GuardBeforeFlush, 47),
+    (Defect::GuardBeforeFlush, 1118),
     (Defect::FlushAllButOne, 2),
     (Defect::DropFua, 1),
     (Defect::WrongCoefficient, 21),
@@ -68,7 +69,7 @@ fn every_defect_is_found_within_as_many_seeds_as_it_is_given() {
     let mut missed = Vec::new();
     for defect in Defect::ALL {
         let cases_max = match defect {
-            RAREST => CASES_MAX_RAREST,
+            defect if RAREST.contains(&defect) => CASES_MAX_RAREST,
             defect if SELDOM.contains(&defect) => CASES_MAX_SELDOM,
             _ => CASES_MAX,
         };

@@ -3,6 +3,7 @@
 //! A condition that lies in the past, as an error of a device, is told until the statistics are
 //! reset; one that holds now, for as long as it does.
 
+mod member_errors;
 mod memory;
 mod risk;
 mod slow_member;
@@ -16,6 +17,7 @@ use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
+pub(crate) use member_errors::of_errors;
 pub(crate) use memory::of_memory;
 pub use risk::Risk;
 use risk::UNFLUSHED;
@@ -66,6 +68,8 @@ pub enum AlertKind {
     CacheWriteErrors,
     /// Writes to the array failed, or flushes: what is dirty stays dirty.
     ArrayWriteErrors,
+    /// Operations of a member failed, and others stood in for it.
+    MemberErrors,
     /// A member does not answer in time.
     SlowMember,
     /// The system gives this process no memory.
@@ -478,6 +482,18 @@ impl OpenError {
         }
     }
 
+    /// Whether it is for the sake of what only the cache holds.
+    pub fn is_about_the_cache(&self) -> bool {
+        matches!(
+            self,
+            Self::Cache(_)
+                | Self::NoCacheDevice { .. }
+                | Self::UnnamedCache { .. }
+                | Self::OtherCores { .. }
+                | Self::OtherCache { .. }
+        )
+    }
+
     /// The refusal as the operator's view of it.
     pub fn alert(&self, volume: &str) -> Alert {
         let serve = format!("`headpond serve {volume}`");
@@ -523,7 +539,7 @@ impl OpenError {
                 format!("put the cores of the description back as they were and {serve}; {forced}"),
             ),
             Self::OtherCache { .. } | Self::Cache(CacheOpenError::ForeignVolume { .. }) => (
-                "nothing as long as it is not used: both volumes are as they were",
+                "what only its own cache holds, wherever that is; nothing was changed",
                 format!("name the volume's own cache in its description, then {serve}"),
             ),
             Self::Cache(_) => (
@@ -536,7 +552,10 @@ impl OpenError {
             ),
             _ => (
                 "nothing was changed",
-                format!("bring every device back and {serve}; `--force` uses what may be torn"),
+                format!(
+                    "bring every device back and {serve}; `--force` gives up what only parity tells \
+                     that may be torn, and the devices that are missing"
+                ),
             ),
         };
         Alert {

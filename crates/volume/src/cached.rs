@@ -78,9 +78,9 @@ impl Cached {
             let loading = LoadedSlice::load(foundation, &superblock, expected, index, config, tell);
             loaded.push(loading.await?);
         }
-        let changed_core = match tolerance {
-            Tolerance::Careful => ChangedCore::Refused,
-            Tolerance::Forced => ChangedCore::Taken,
+        let changed_core = match tolerance.is_forced() {
+            false => ChangedCore::Refused,
+            true => ChangedCore::Taken,
         };
         for (index, loaded) in (0..).zip(judge(loaded, changed_core).await?) {
             let (slice, recovery) = loaded.begin().await?;
@@ -153,6 +153,12 @@ impl Cached {
 
     pub fn is_memory(&self) -> bool {
         is_memory(&*self.device)
+    }
+
+    /// Whether the array lacks nothing that it holds, or has lost, once the array is flushed.
+    pub fn leaves_nothing(&self) -> bool {
+        let lacks = |slice: &SliceStats| slice.dirty_bytes + slice.lost_blocks > 0;
+        self.stats().iter().all(|slice| !lacks(slice) && slice.unreadable_blocks == 0)
     }
 
     /// Whether a mode without dirty data is set, and there still is some.

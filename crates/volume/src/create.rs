@@ -37,7 +37,8 @@ pub enum CreateError {
     #[error(transparent)]
     Cache(#[from] headpond_cache::CreateError),
     #[error(
-        "{device}: is the cache of volume {volume}; destroy that volume first, or overwrite it with --force"
+        "{device}: is the cache of volume {volume}, and may hold what its array lacks; take another device, or \
+         give that up with --force"
     )]
     CacheInUse { device: DeviceName, volume: uuid::Uuid },
     #[error(
@@ -46,7 +47,8 @@ pub enum CreateError {
     )]
     CacheOfOwn { device: DeviceName },
     #[error(
-        "{device}: is a member of array `{array}`; destroy that first, or overwrite it with --force"
+        "{device}: is a member of array `{array}`, and holds a part of its data; take another device, or give \
+         that up with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
     #[error(

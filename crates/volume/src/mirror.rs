@@ -134,7 +134,7 @@ impl Mirror {
         Ok(Self::new(assembled.array, runtime))
     }
 
-    fn array(&self) -> &Array {
+    pub(crate) fn array(&self) -> &Array {
         &self.core.array
     }
 

@@ -13,7 +13,7 @@ use headpond_cache::OpenError::CoreChanged;
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
-    Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
+    OwnerStopped, Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -47,8 +47,17 @@ impl Devices {
 pub enum Tolerance {
     /// Nothing that could return wrong data.
     Careful,
-    /// Use parity that may be torn, and go on without a cache that is lost or out of date.
+    /// Give up what may be wrong: data that only parity tells which may be torn, and a cache that
+    /// is lost or out of date.
     Forced,
+    /// The same, and take for right what parity tells that may be torn.
+    ParityAccepted,
+}
+
+impl Tolerance {
+    pub(crate) fn is_forced(self) -> bool {
+        self != Self::Careful
+    }
 }
 
 /// How to open a volume.
@@ -257,7 +266,7 @@ async fn open_cached(
         && were_clean
     {
         // Nothing was written, and no parity is in doubt: the next start may know.
-        let _ = cores.stop().await;
+        let _ = cores.stop(OwnerStopped::Unknown).await;
         if let Some(mirror) = mirror {
             let _ = mirror.stop().await;
         }
@@ -374,7 +383,8 @@ fn assemble_options(
         },
         force: match options.tolerance {
             Tolerance::Careful => Force::No,
-            Tolerance::Forced => Force::UseTornParity,
+            Tolerance::Forced => Force::GiveUp,
+            Tolerance::ParityAccepted => Force::AcceptParity,
         },
         tuning: Tuning::default(),
         journals: Vec::new(),
@@ -449,7 +459,7 @@ impl<'a> Wanted<'a> {
         options: &OpenOptions,
         cores: &[Prepared],
     ) -> Result<(Option<Found<'a>>, Option<String>), OpenError> {
-        let is_forced = options.tolerance == Tolerance::Forced;
+        let is_forced = options.tolerance.is_forced();
         // What the first core records decides.
         let owner = cores[0].owner();
         let Some(described) = self.described else {
@@ -465,6 +475,14 @@ impl<'a> Wanted<'a> {
             Ok((found, told)) => Ok((Some(found), told)),
             Err(error) if owner.is_none() && is_lost(&error) && self.lasts() => {
                 let told = format!("the description names a cache that is not attached: {error}");
+                Ok((None, Some(told)))
+            }
+            Err(error) if is_absent(&error) && cores.iter().all(Prepared::is_owner_clean) => {
+                let told = format!(
+                    "started without its cache, which had stopped with nothing that the array lacks \
+                     ({error}); when it comes back it is not used: `headpond cache detach` takes it off \
+                     the description"
+                );
                 Ok((None, Some(told)))
             }
             Err(error) if is_forced && is_lost(&error) => {
@@ -530,6 +548,16 @@ impl<'a> Wanted<'a> {
 
 pub(crate) fn is_memory(device: &dyn BlockDevice) -> bool {
     device.geometry().stability == Stability::LostOnPower
+}
+
+/// Whether the device of the cache is not there, cannot be used, or holds none.
+fn is_absent(error: &OpenError) -> bool {
+    use headpond_cache::OpenError as Cache;
+    matches!(
+        error,
+        OpenError::NoCacheDevice { .. }
+            | OpenError::Cache(Cache::NoCache { .. } | Cache::Device(_))
+    )
 }
 
 /// Whether the cache is lost, or its core went on without it or is another one.

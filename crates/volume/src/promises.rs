@@ -63,7 +63,7 @@ impl Volume {
         let cache = cached.as_ref().map_or(Uuid::nil(), |cached| cached.superblock.cache);
         let Some(told) = self.ownership.promises_told(cache) else { return };
         let broken = Broken::find(&told, cached.as_deref());
-        let is_accepted = tolerance == Tolerance::Forced;
+        let is_accepted = tolerance.is_forced();
         let are_broken = broken.is_some() && !is_accepted;
         let cached = Rc::downgrade(&self.cached);
         let source = move || Promises { are_broken, ..promises_of(&cached) };

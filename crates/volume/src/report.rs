@@ -148,7 +148,10 @@ impl Volume {
     pub fn reset_stats(&self) {
         for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.reset_stats());
-            cached.mirror.iter().for_each(|mirror| mirror.forget_mended());
+            if let Some(mirror) = &cached.mirror {
+                mirror.forget_mended();
+                mirror.array().reset_counts();
+            }
         }
         self.front.reset_readahead_stats();
         self.front.reset_counts();

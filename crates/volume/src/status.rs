@@ -17,7 +17,7 @@ use headpond_block::BlockDevice;
 use headpond_block::memory::{self, MemoryState};
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayState, ArrayStatus, JournalWhen};
+use headpond_raid::{ArrayState, ArrayStatus, DeviceErrors, JournalWhen};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -103,6 +103,8 @@ pub struct CacheStatus {
     /// By slice: which share goes to the array because that answers sooner, and by which times.
     pub bypasses: Vec<BypassReport>,
     pub lost_on_power: bool,
+    /// Of the device; flushes that failed are among the writes.
+    pub errors: DeviceErrors,
     /// Its copies, where it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
@@ -149,10 +151,12 @@ impl Volume {
             alerts.extend(alerts::of_array(volume, name, &array.lost));
             alerts.extend(alerts::of_journal(volume, name, &array));
             alerts.extend(alerts::of_members(volume, name, &array));
+            alerts.extend(alerts::of_errors(volume, name, &array));
         }
         if let Some(mirror) = cache.as_ref().and_then(|cache| cache.mirror.as_ref()) {
             let (volume, array) = (&description.name, &mirror.array);
             alerts.extend(alerts::of_members(volume, Some(CACHE_COPIES), array));
+            alerts.extend(alerts::of_errors(volume, Some(CACHE_COPIES), array));
             alerts.extend(alerts::of_copies(volume, &array.lost));
         }
         let owner = self.ownership.status();
@@ -275,6 +279,12 @@ impl Cached {
             order: order(&stats),
             bypasses: stats.iter().map(|slice| slice.bypass).collect(),
             lost_on_power: self.is_memory(),
+            errors: DeviceErrors {
+                read: sum(|slice| slice.counters.errors.cache_read),
+                write: sum(|slice| slice.counters.errors.cache_write),
+                checksum: sum(|slice| slice.counters.errors.cache_checksum),
+                ..DeviceErrors::default()
+            },
             mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes + unflushed_bytes)),
             volatile_allowed,
         }

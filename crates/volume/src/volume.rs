@@ -19,6 +19,7 @@ use headpond_block::{
     Submission,
 };
 use headpond_cache::{CleanError, ModeError, ScrubError, ScrubReport, Slice};
+use headpond_raid::OwnerStopped;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -435,7 +436,11 @@ impl Volume {
         for mirror in self.caches().filter_map(|cached| cached.mirror.clone()) {
             mirror.stop().await?;
         }
-        self.cores().stop().await?;
+        let owner = match self.cached().is_some_and(|cached| cached.leaves_nothing()) {
+            true => OwnerStopped::Clean,
+            false => OwnerStopped::Unknown,
+        };
+        self.cores().stop(owner).await?;
         self.ownership.release().await;
         Ok(())
     }

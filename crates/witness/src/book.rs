@@ -26,7 +26,7 @@ pub enum Promise {
 pub(crate) enum Value {
     Payload,
     Zeroes,
-    /// Zeros, or anything that was there before.
+    /// Zeros, or what was newest before.
     Unspecified,
 }
 
@@ -58,12 +58,13 @@ impl WriteRecord {
         is_atomic && self.range.start <= block && block + BLOCK_BYTES <= self.range.end
     }
 
-    /// Whether a sector may read as `content` because of this write.
+    /// Whether a sector may read as `content` because of this write; of a discard, because it has
+    /// left zeros.
     pub fn shows(&self, id: WriteId, content: Content) -> bool {
         match (self.value, content) {
             (Value::Payload, Content::Written { write, .. }) => write == id,
             (Value::Zeroes, Content::Zeroes) => true,
-            (Value::Unspecified, Content::Zeroes | Content::Written { .. }) => true,
+            (Value::Unspecified, Content::Zeroes) => true,
             _ => false,
         }
     }

@@ -18,7 +18,8 @@
 //!   it. What a read has then shown stays.
 //! - A write of a whole aligned block of 4 KiB shows whole or not at all once it is no longer in
 //!   flight. Smaller writes are judged by sector.
-//! - Discarded sectors read as zeros or as anything they held before.
+//! - Discarded sectors read as zeros or as what was newest before, and never as anything older.
+//!   They need not read alike twice: one copy may have forgotten what another holds.
 //!
 //! [`Client`] does all this for a seeded workload on any `BlockDevice`; the judgement itself knows
 //! nothing of devices.

@@ -29,13 +29,47 @@ struct Version {
 #[derive(Clone, Debug)]
 pub(crate) struct SectorHistory {
     versions: Vec<Version>,
+    /// Of each discard the writes that may have been newest when it began.
+    before_discards: Vec<(WriteId, Vec<WriteId>)>,
 }
 
 impl SectorHistory {
     /// A sector that nothing was written to.
     pub fn new() -> Self {
         let start = Version { write: WriteId(0), not_before: 0, settled: true, confirmed: true };
-        Self { versions: vec![start] }
+        Self { versions: vec![start], before_discards: Vec::new() }
+    }
+
+    pub fn begin_discard(&mut self, book: &Book, write: WriteId, begin: Time) {
+        let mut newest = Vec::new();
+        for id in self.allowed(book, begin) {
+            match self.before_discard(id) {
+                Some(before) => newest.extend(before.iter().copied().chain([id])),
+                None => newest.push(id),
+            }
+        }
+        newest.sort_unstable();
+        newest.dedup();
+        self.before_discards.push((write, newest));
+        self.begin_write(write, begin);
+    }
+
+    fn before_discard(&self, write: WriteId) -> Option<&[WriteId]> {
+        let (_, before) = self.before_discards.iter().find(|(discard, _)| *discard == write)?;
+        Some(before)
+    }
+
+    /// Whether the sector may read as `content` because of `id`.
+    fn shows(&self, book: &Book, id: WriteId, content: Content) -> bool {
+        let record = book.write(id);
+        let is_newest_before = |write: WriteId, before: &[WriteId]| {
+            let other = book.write(write);
+            before.contains(&write) || (record.begin..record.end).contains(&other.begin)
+        };
+        match (self.before_discard(id), content) {
+            (Some(before), Content::Written { write, .. }) => is_newest_before(write, before),
+            _ => record.shows(id, content),
+        }
     }
 
     pub fn begin_write(&mut self, write: WriteId, begin: Time) {
@@ -45,7 +79,7 @@ impl SectorHistory {
 
     /// The writes that explain `content` in a read that began at `since`.
     pub fn explanations(&self, book: &Book, content: Content, since: Time) -> Vec<WriteId> {
-        let shows = |version: &&Version| book.write(version.write).shows(version.write, content);
+        let shows = |version: &&Version| self.shows(book, version.write, content);
         let allowed = |version: &&Version| !self.is_replaced(book, version, since);
         self.versions.iter().filter(shows).filter(allowed).map(|version| version.write).collect()
     }
@@ -80,6 +114,7 @@ impl SectorHistory {
         let mut lost = lost.into_iter();
         self.versions.retain(|_| !lost.next().expect("one each"));
         self.versions.iter_mut().for_each(|version| version.settled = true);
+        self.forget_discards();
         assert!(!self.versions.is_empty(), "something is always on the medium");
     }
 
@@ -99,6 +134,14 @@ impl SectorHistory {
         let past: Vec<bool> = self.versions.iter().map(is_past).collect();
         let mut past = past.into_iter();
         self.versions.retain(|_| !past.next().expect("one each"));
+        self.forget_discards();
+    }
+
+    /// Of those that are none of the versions any more.
+    fn forget_discards(&mut self) {
+        let versions = &self.versions;
+        let is_known = |write: WriteId| versions.iter().any(|version| version.write == write);
+        self.before_discards.retain(|(discard, _)| is_known(*discard));
     }
 
     /// One of several settled values was shown: the others are struck out, and no uncertain write

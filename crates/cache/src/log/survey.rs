@@ -74,6 +74,29 @@ impl Log {
         blocks
     }
 
+    /// The runs in a run, of at most so many blocks each, of which the core lacks what is newest,
+    /// or which the cache has lost.
+    pub fn lacking_in(&self, run: BlockRun, most: u64) -> Vec<BlockRun> {
+        let counts = self.map.counts();
+        if counts.dirty + counts.pending_dirty == 0 && !self.is_lost_in(run) {
+            return Vec::new();
+        }
+        let mut runs: Vec<BlockRun> = Vec::new();
+        for block in self.known_in(run).into_iter().filter(|block| self.is_lacking(*block)) {
+            match runs.last_mut() {
+                Some(last) if last.end() == block && last.count < most => last.count += 1,
+                _ => runs.push(BlockRun { first: block, count: 1 }),
+            }
+        }
+        runs
+    }
+
+    /// Whether the core lacks what is newest of a block, or the cache has lost it.
+    pub fn is_lacking(&self, block: CoreBlock) -> bool {
+        let newest = self.map.newest(block);
+        newest.is_some_and(|it| it.target == State::Dirty) || self.lost.contains(&block)
+    }
+
     /// Whether a block is mapped that the core lacks, or may lack after a power cut.
     pub fn is_unsafe_at_core(&self, block: CoreBlock) -> bool {
         self.map.newest(block).is_some_and(|version| version.is_unsafe_at_core())

@@ -1,19 +1,34 @@
 //! Discards and writes of zeros.
 //!
-//! Neither leaves a trace in the log but tombstones: the core is changed and flushed before a dirty
-//! version ends.
+//! Zeros are written as data, or to the core, which is flushed before a dirty version ends.
+//!
+//! A discard may do nothing at the core, and what the core has under a dirty block is older than
+//! what the client has read. So dirty blocks are overwritten with zeros as data, which are as
+//! stable as any write and keep its order, and stay dirty; clean ones end by tombstones before the
+//! core discards. What is read then is zeros, or what was newest before, and never anything older.
 
 use crate::engine::Engine;
 use crate::paths::Cut;
 use crate::stats::{BypassReason, Way};
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, Outcome, Request, RequestKind};
+use crate::types::BlockRun;
+use headpond_block::sync::join_all;
+use headpond_block::{
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, Outcome, Request, RequestKind, Submission, defect,
+};
 use std::rc::Rc;
 
 /// Up to this many bytes of zeros are written as data in write-back mode.
 const ZEROES_AS_DATA_BYTES_MAX: u64 = 1 << 20;
+/// A discard of everything is carried out in so many pieces, each with its share of the line map,
+/// or in pieces of so many blocks where those are more.
+const DISCARD_PIECES: u64 = 16;
+const DISCARD_PIECE_BLOCKS_MIN: u64 = 1 << 20;
+/// Dirty runs that are overwritten at a time, and blocks of each.
+const ZEROED_AT_A_TIME: usize = 64;
+const ZEROED_RUN_BLOCKS: u64 = 64;
 
 impl Engine {
-    /// Whole blocks are unmapped and discarded; parts of blocks keep what they hold.
+    /// Whole blocks are discarded, at the core as well; parts of blocks keep what they hold.
     pub(crate) async fn discard(self: &Rc<Self>, request: Request) -> Outcome {
         self.log.borrow_mut().counters.discards += 1;
         let (range, begun) = (request.range, self.latencies.begin(None));
@@ -26,11 +41,35 @@ impl Engine {
 
     async fn discard_blocks(self: &Rc<Self>, request: Request) -> Outcome {
         let middle = Cut::new(request.range).middle;
-        // In its order a discard would have to be kept like a version, and it may do nothing.
-        if middle.is_empty() || self.keeps_order() {
+        if middle.is_empty() {
             return Ok(());
         }
-        self.change_core(Request { range: middle, ..request }).await
+        let run = BlockRun::touching(middle);
+        let most = run.count.div_ceil(DISCARD_PIECES).max(DISCARD_PIECE_BLOCKS_MIN);
+        for piece in run.pieces(most) {
+            self.overwrite_dirty(&request, piece).await?;
+            // In its order a discard would have to be kept like a version, and it may do nothing.
+            if !self.keeps_order() {
+                self.change_core(Request { range: piece.range(), ..request.clone() }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over what the core lacks.
+    async fn overwrite_dirty(self: &Rc<Self>, request: &Request, run: BlockRun) -> Outcome {
+        if defect!(DiscardDirtyAtCore) {
+            return Ok(());
+        }
+        let runs = self.log.borrow().lacking_in(run, ZEROED_RUN_BLOCKS);
+        for some in runs.chunks(ZEROED_AT_A_TIME) {
+            let writes = some.iter().map(|run| {
+                let (engine, zeroes) = (Rc::clone(self), zeroes_as_data(request, run.range()));
+                Submission::pending(async move { engine.write_uncounted(&zeroes, None).await.0 })
+            });
+            join_all(writes.collect()).await.into_iter().collect::<Outcome>()?;
+        }
+        Ok(())
     }
 
     /// Zeros count as one write, whatever they are cut into.

@@ -4,12 +4,13 @@
 //! are dirty: should the core fail half-way, no clean block says something else than the core. Over
 //! a dirty one: core, core flush, tombstone; part of a dirty block is cleaned first, and so is what
 //! owes parity: such a write patches the parity as it finds it, and a discard may leave it alone.
-//! What the cache has lost is treated as dirty: only a whole block that the core has ends it.
+//! What the cache has lost is treated as dirty: only a whole block that the core has ends it. A
+//! discard ends neither, as the core may keep what it has.
 
 use crate::engine::{Engine, Entombed};
 use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock};
-use headpond_block::{DeviceError, Outcome, Request, defect};
+use headpond_block::{DeviceError, Outcome, Request, RequestKind, defect};
 use std::rc::Rc;
 
 /// What to do next with a write past the cache.
@@ -97,11 +98,16 @@ impl Engine {
         if !is_whole && blocks.iter().any(|block| log.is_unsafe_at_core(*block)) {
             return Ok(Step::CleanFirst(blocks));
         }
-        let (clean, others): (Vec<_>, Vec<_>) =
+        let (clean, mut others): (Vec<_>, Vec<_>) =
             blocks.into_iter().partition(|block| log.is_settled(*block));
-        Ok(match clean.is_empty() {
-            true => Step::WriteThenEntomb(others),
-            false => Step::Entomb(clean),
+        if request.kind == RequestKind::Discard && !defect!(DiscardDirtyAtCore) {
+            // These have been overwritten, or are newer than the discard.
+            others.retain(|block| !log.is_lacking(*block));
+        }
+        Ok(match (clean.is_empty(), others.is_empty()) {
+            (false, _) => Step::Entomb(clean),
+            (true, false) => Step::WriteThenEntomb(others),
+            (true, true) => Step::Write,
         })
     }
 }

@@ -161,12 +161,14 @@ fn adaptive_bypass_keeps_its_promises_at_any_cut() {
 
 #[test]
 fn pass_through_keeps_its_promises_at_every_cut() {
-    sweep(config(Mode::PassThrough, CleaningPolicy::Stripe), 4096, &SHORT, 4, 5);
+    // Past the cache the disk itself may put an older part of a block over a newer whole.
+    let whole = Workload { sector_percent: 0, ..SHORT };
+    sweep(config(Mode::PassThrough, CleaningPolicy::Stripe), 4096, &whole, 4, 5);
 }
 
 #[test]
 fn modes_that_write_around_the_cache_keep_their_promises_at_every_cut() {
-    // Past the cache the disk itself may put an older part of a block over a newer whole.
+    // As above.
     let whole = Workload { sector_percent: 0, ..SHORT };
     sweep(config(Mode::WriteAround, CleaningPolicy::Stripe), 4096, &whole, 5, 5);
     sweep(config(Mode::WriteInvalidate, CleaningPolicy::Stripe), 4096, &whole, 6, 5);

@@ -30,6 +30,7 @@ pub struct Machine {
     pub modes: Vec<Mode>,
     /// Of so many flushes of the core one fails.
     pub core_flushes_fail: Option<u64>,
+    pub core_keeps_discarded: bool,
 }
 
 pub fn small_cleaning() -> CleaningConfig {
@@ -54,6 +55,7 @@ impl Machine {
             cache_time: OperationTime::SOME,
             modes: Vec::new(),
             core_flushes_fail: None,
+            core_keeps_discarded: seed % 2 == 1,
         }
     }
 
@@ -65,9 +67,13 @@ impl Machine {
         let is_cache = Rc::ptr_eq(medium, &self.cache);
         let time = if is_cache { self.cache_time } else { OperationTime::SOME };
         let disk = SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time);
-        Rc::new(match self.core_flushes_fail.filter(|_| !is_cache) {
+        let disk = match self.core_flushes_fail.filter(|_| !is_cache) {
             Some(one_of) => disk.with_failing_flushes(one_of),
             None => disk,
+        };
+        Rc::new(match self.core_keeps_discarded && !is_cache {
+            true => disk.that_keeps_discarded(),
+            false => disk,
         })
     }
 

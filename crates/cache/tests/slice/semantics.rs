@@ -224,12 +224,55 @@ fn a_discard_ends_what_it_covers_wholly_for_good_and_leaves_the_rest() {
                 let range = ByteRange::at(PLACE - 512, 4096 + 1024);
                 device.submit(Request::discard(range)).await.unwrap();
                 assert_eq!((discards().requests, discards().bytes), (1, 4096), "{row}");
+                // What the core lacks is replaced. Modes that make no dirt have cleaned it before.
+                let is_dirty = before == Before::Dirty && mode.makes_dirt();
+                let (expected, dirty_bytes) = if is_dirty { (0, 4096) } else { (NEW, 0) };
                 let again = watched.bench.open(nop()).await;
                 for slice in [&watched.slice, &again] {
-                    assert_eq!(slice.stats().dirty_bytes, 0, "{row}");
-                    assert_eq!(byte_at(slice, PLACE).await.unwrap(), NEW, "{row}");
+                    assert_eq!(slice.stats().dirty_bytes, dirty_bytes, "{row}");
+                    assert_eq!(byte_at(slice, PLACE).await.unwrap(), expected, "{row}");
                     for kept in [PLACE - 512, PLACE + 4096] {
                         assert_eq!(byte_at(slice, kept).await.unwrap(), OLD, "{row}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// The core has what was cleaned before, and keeps what it is told to discard.
+#[test]
+fn a_discard_brings_nothing_older_back_however_it_is_stopped() {
+    for mode in Mode::ALL {
+        for is_flushed in [false, true] {
+            simulate(async |runtime| {
+                let row = format!("{mode:?}, {is_flushed}");
+                let bench = Bench::new(&runtime).await;
+                let slice = bench.open(nop()).await;
+                let device: &dyn BlockDevice = &slice;
+                for (content, is_cleaned) in [(OLD, true), (NEW, false)] {
+                    for at in [0, 64 << 10] {
+                        device.write(at, Buffer::from_slice(&[content; 8 << 10])).await.unwrap();
+                    }
+                    device.flush().await.unwrap();
+                    if is_cleaned {
+                        slice.flush_dirty().await.unwrap();
+                    }
+                }
+                slice.set_config(SliceConfig { mode, ..nop() }).unwrap();
+                let everything = ByteRange::at(2048, device.geometry().size_bytes - 2048);
+                device.submit(Request::discard(everything)).await.unwrap();
+                device.flush().await.unwrap();
+                if is_flushed {
+                    slice.flush_dirty().await.unwrap();
+                }
+                let again = bench.open(nop()).await;
+                for slice in [&slice, &again] {
+                    assert_eq!(byte_at(slice, 0).await.unwrap(), NEW, "a part of a block, {row}");
+                    // Modes that make no dirt have cleaned it before.
+                    let expected = if mode.makes_dirt() { 0 } else { NEW };
+                    for at in [4096, 64 << 10, 68 << 10] {
+                        assert_eq!(byte_at(slice, at).await.unwrap(), expected, "{at}, {row}");
                     }
                 }
             });

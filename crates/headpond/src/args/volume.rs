@@ -171,11 +171,16 @@ pub struct CreateArgs {
     nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'")]
 pub struct ServeArgs {
     pub name: String,
-    /// Serve a degraded array that was not stopped cleanly, and go on without a cache that is lost
-    /// or out of date: what only the cache held is lost then. Takes writes again though the cache
-    /// has lost what it had flushed.
+    /// Serve a degraded array that was not stopped cleanly: data of missing members that only
+    /// parity tells, where it was being written, is lost then. Go on without a cache that is lost
+    /// or out of date: so is what only the cache held. Take writes again though the cache has lost
+    /// what it had flushed.
     #[arg(long)]
     pub force: bool,
+    /// Take that data for right as the parity tells it, instead of giving it up. Some of it may be
+    /// a mixture of old and new, and nothing will tell.
+    #[arg(long, requires = "force")]
+    pub accept_parity: bool,
 }
 
 /// Show what a volume is made of and how it is; all volumes without a name.

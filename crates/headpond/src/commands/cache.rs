@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::waiting;
 use crate::daemon::{AttachBody, DetachBody, PurgeBody, ResizeBody};
+use crate::device::{Consent, DeviceSpec, claims};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -176,14 +177,15 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
     let changes = super::class::read_named_files(&args.settings)?;
     let changes = changes.iter().map(ToString::to_string).collect();
     let AttachArgs { line, size, force, tier, .. } = *args;
-    let mut words = Vec::new();
-    for word in &args.devices {
-        words.push(spec(word)?.to_string());
-    }
+    let devices: Vec<DeviceSpec> = args.devices.iter().map(|it| spec(it)).collect::<Result<_>>()?;
+    let consent = if force { Consent::Forced } else { Consent::Careful };
+    let claims = claims::check(places, &devices, &args.name, consent)?;
+    let mut words: Vec<String> = devices.iter().map(ToString::to_string).collect();
     let copies = words.split_off(1);
     let device = words.remove(0);
     let body = AttachBody { device, copies, changes, line, size, force, tier };
     let status = waiting::post(&Client::of(places, &args.name)?, path, &body)?;
+    claims::tell_lost(&claims);
     tell(&args.name, done, &status, args.json)
 }
 

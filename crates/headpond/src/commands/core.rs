@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::commands::striping::{self, Found};
 use crate::commands::{contents, create::specs, waiting};
 use crate::daemon::{AddCoreBody, RemoveCoreBody};
-use crate::device::DeviceSpec;
+use crate::device::{Consent, DeviceSpec, claims};
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
@@ -61,6 +61,8 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
     match command {
         CoreCommand::Add(args) => {
             let members = specs(&args.members)?;
+            let consent = if args.force { Consent::Forced } else { Consent::Careful };
+            let claims = claims::check(places, &members, &args.volume, consent)?;
             let declustered = args.array.declustered();
             let Found { striping, notes } = striping::find_on(&args.array, &members)?;
             let groups = args.array.groups(members.len());
@@ -81,6 +83,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             };
             let client = Client::of(places, &args.volume)?;
             let status = waiting::post(&client, "/v1/core/add", &body)?;
+            claims::tell_lost(&claims);
             let notes = notes.into_iter().chain(contents::note(&args.array));
             notes.for_each(|note| eprintln!("headpond: note: {note}"));
             let done = format!("{} is a core, served as {}/{}", args.name, args.volume, args.name);

@@ -3,6 +3,7 @@
 use super::contents;
 use super::striping;
 use crate::args::CreateArgs;
+use crate::device::claims;
 use crate::device::{
     Consent, DeviceSpec, Opener, check_copies, expect_zeros, mirror_of, vet, vet_lasting,
 };
@@ -42,6 +43,8 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
             "there is a volume {name} already: `headpond destroy {name}` removes it"
         )));
     }
+    let devices = [&members[..], journal.as_slice(), &caches];
+    let claims = claims::check(places, &devices.concat(), &args.name, consent)?;
     let mut with_write_cache = Vec::new();
     for device in members.iter().chain(&journal) {
         let vetted = vet_lasting(device, consent)?;
@@ -60,8 +63,8 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
     places.check_writable()?;
-    let devices = [&members[..], journal.as_slice(), &caches];
     let (description, notes) = write(places, description, devices, args)?;
+    claims::tell_lost(&claims);
     tell_of_write_caches(&with_write_cache);
     notes.iter().for_each(|note| println!("{note}"));
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);

@@ -8,7 +8,9 @@ use crate::place::Places;
 use anyhow::Result;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
-use headpond_volume::{CacheDescription, Devices, Volume};
+use headpond_volume::{CacheDescription, Description, Devices, Volume};
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 
 /// Removes superblocks and description.
 ///
@@ -22,10 +24,11 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
             "{name} is being served: `headpond stop {name}` first"
         )));
     }
+    let holds = what_it_holds(places, &description);
     if !args.yes {
         let devices: Vec<&str> = description.devices().collect();
         return Err(Failure::refused(format!(
-            "everything on {name} would be lost ({}): say --yes if that is what you want",
+            "everything on {name} would be lost, {holds} ({}): say --yes if that is what you want",
             devices.join(", ")
         )));
     }
@@ -58,6 +61,21 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
     }
     let erased = destroyed.erased;
     let devices = if erased == 1 { "device is" } else { "devices are" };
-    println!("destroyed {name}: {erased} {devices} free");
+    println!("destroyed {name}, {holds}: {erased} {devices} free");
     Ok(Exit::Ok)
+}
+
+/// In bytes: what the members have room for, and what only the cache has.
+fn what_it_holds(places: &Places, description: &Description) -> String {
+    let size_of = |word: &str| {
+        let path = word.parse::<DeviceSpec>().ok()?.path()?.to_owned();
+        File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).ok()
+    };
+    let bytes: u64 = description.members().filter_map(size_of).sum();
+    let members = format!("{bytes} bytes on its members");
+    match (&description.cache, places.left_dirty_bytes(&description.name)) {
+        (None, _) | (_, Some(0)) => members,
+        (_, Some(dirty)) => format!("{members} and {dirty} bytes that only its cache has"),
+        (_, None) => format!("{members} and what only its cache has"),
+    }
 }

@@ -20,8 +20,8 @@ use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_volume::{
-    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, Note, OpenOptions,
-    SetError, SettingChange, Tolerance, Volume,
+    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, Note, OpenError,
+    OpenOptions, Risk, SetError, SettingChange, Tolerance, Volume,
 };
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -101,13 +101,7 @@ impl Data {
         };
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {
-            true => {
-                let mut alert = error.alert(&description.name);
-                // Which devices they are that are missing, an array cannot say.
-                absent.iter().for_each(|note| alert.happened += &format!("; {}", note.text()));
-                places.note_refusal(&description.name, &alert);
-                Failure::refused(alert)
-            }
+            true => refused(places, &description.name, &error, &absent),
             false => error.into(),
         })?;
         places.forget_refusal(&description.name);
@@ -408,4 +402,16 @@ fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>
         Address::Tcp(address) => SocketListener::bind_tcp(ring, address),
     };
     Ok(Rc::new(listener.with_context(|| format!("cannot listen at {}", export.nbd))?))
+}
+
+/// Keeps a refusal for `status`, with what is known of the risk.
+fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> anyhow::Error {
+    let mut alert = error.alert(name);
+    if error.is_about_the_cache() {
+        alert.at_risk = Risk::of_left(places.left_dirty_bytes(name), alert.at_risk);
+    }
+    // Which devices they are that are missing, an array cannot say.
+    absent.iter().for_each(|note| alert.happened += &format!("; {}", note.text()));
+    places.note_refusal(name, &alert);
+    Failure::refused(alert)
 }

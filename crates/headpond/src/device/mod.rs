@@ -1,5 +1,6 @@
 //! From what the user calls a device to an open one.
 
+pub mod claims;
 mod copies;
 mod export;
 mod open;

@@ -280,3 +280,36 @@ fn a_device_of_another_array_in_a_members_place_is_refused_with_the_way_out() {
     let told = user.run(&["status", "v"]).out;
     assert!(told.contains("leave this one out of it") && !told.contains("--force"), "{told}");
 }
+
+/// Its end was read from the others, and written again, and `status` said healthy.
+#[test]
+fn a_member_that_was_cut_short_while_it_serves_is_told_until_that_is_reset() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!(
+            "a_member_that_was_cut_short_while_it_serves_is_told_until_that_is_reset",
+            "no qemu-io"
+        );
+    };
+    let story = Story::new(qemu_io);
+    let daemon = story.user.serve("v");
+    story.each_mib("write");
+    story.user.ok(&["flush", "v"]);
+    assert_eq!(story.user.run(&["status", "v"]).code, 0);
+    story.user.ok(&["cache", "detach", "v"]);
+    let member = std::fs::OpenOptions::new().write(true).open(story.device("1")).unwrap();
+    member.set_len(32 * MIB).unwrap();
+    story.each_mib("read");
+    let told = story.user.run(&["status", "v"]);
+    assert_eq!(told.code, 3, "{}", told.out);
+    assert!(told.out.contains("errors: read"), "{}", told.out);
+    let status = story.user.run(&["status", "v", "--json"]).out;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let alert = &status["alerts"][0];
+    assert_eq!(alert["kind"], "member-errors", "{alert}");
+    assert!(alert["happened"].as_str().unwrap().contains("1.img"), "{alert}");
+    let errors = &status["array"]["members"][1]["errors"];
+    assert!(errors["read"].as_u64().unwrap() > 0, "{errors}");
+    story.user.ok(&["stats", "v", "--reset"]);
+    assert_eq!(story.user.run(&["status", "v"]).code, 0);
+    story.end(daemon);
+}

@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::common::User;
+use headpond_testkit::skip;
 
 const MIB: u64 = 1 << 20;
 
@@ -154,4 +155,46 @@ fn replacing_a_cache_is_explained_by_itself() {
     assert!(help.contains("settings stay") && !help.contains("cache attach hv0"), "{help}");
     let of_attach = User::new().ok(&["cache", "attach", "--help"]);
     assert!(of_attach.contains("headpond cache attach hv0 /dev/nvme0n1"), "{of_attach}");
+}
+
+/// Its cache was overwritten for another volume without a word of what it held, and its next start
+/// said that nothing was at risk.
+#[test]
+fn a_device_of_another_volume_is_taken_by_force_only_and_what_is_lost_is_said_in_bytes() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!(
+            "a_device_of_another_volume_is_taken_by_force_only_and_what_is_lost_is_said_in_bytes",
+            "no qemu-io"
+        );
+    };
+    let user = User::new();
+    let devices = devices(&user);
+    assert_eq!(create(&user, &devices, &["--zeroed", "--cleaning", "nop"]).code, 0);
+    let [member, .., cache] = &devices;
+    let [one, two] = ["3", "4"].map(|name| user.file(&format!("{name}.img"), 64 * MIB));
+    let w = ["create", "w", "--raid", "1", &one, &two];
+    let with_cache = [&w[..], &["--cache", cache]].concat();
+    let with_member = ["create", "w", "--raid", "1", &one, member];
+    let daemon = user.serve("v");
+    let write = ["-f", "raw", "-c", "write -P 7 0 3M", "-c", "flush", &user.uri("v")];
+    common::client(&qemu_io, &write.map(Into::into));
+    for taken in [&with_cache[..], &with_member] {
+        expect(&user, &[taken, &["--force"]].concat(), 4, &["volume v", "is being served"]);
+    }
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let dirty = "3145728 bytes that its array lacks";
+    expect(&user, &with_cache, 4, &["the cache of volume v", dirty, "--force"]);
+    expect(&user, &with_member, 4, &["a member of volume v", "--force"]);
+    expect(&user, &["destroy", "v"], 4, &["201326592 bytes on its members and 3145728 bytes"]);
+    // Said before and after.
+    let lost = "3145728 bytes of v are lost, which only its cache had";
+    expect(&user, &[&with_cache[..], &["--force"]].concat(), 0, &[dirty, "is overwritten", lost]);
+    let refused = user.run(&["serve", "v"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    let at_risk = "(3145728 bytes) that only its cache had when it was stopped";
+    assert!(refused.err.contains(at_risk), "{}", refused.err);
+    let status = user.run(&["status", "v", "--json"]).out;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["alerts"][0]["at_risk"]["bytes"], 3 * MIB);
 }

@@ -236,6 +236,13 @@ impl Array {
         self.recorder.record().owner
     }
 
+    /// Whether the newest event, or the one that it seals, says that the owner stopped before with
+    /// nothing that the array lacks.
+    pub(crate) fn is_owner_clean(&self) -> bool {
+        let record = self.recorder.issued();
+        record.owner_clean_since.is_some_and(|event| record.event_count - event <= 1)
+    }
+
     /// Records the cache in front of the array, durably on every active member. The one before it
     /// is out of date from then on.
     ///

@@ -11,6 +11,14 @@ use crate::intent::Settling;
 use crate::layout::Role;
 use crate::superblock::RecordedState;
 
+/// What the owner of an array, a cache, has left when it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerStopped {
+    /// Nothing that the array lacks, for good.
+    Clean,
+    Unknown,
+}
+
 impl Array {
     /// Makes every write that was acknowledged before stable on all members. A member that cannot
     /// is taken out of use; what it held is then stable on the others.
@@ -28,6 +36,14 @@ impl Array {
     /// # Errors
     /// Where the array has lost too many members; it then stays recorded as in use.
     pub async fn stop(&self) -> Outcome {
+        self.stop_after(OwnerStopped::Unknown).await
+    }
+
+    /// The same, and records how its owner has stopped before.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn stop_after(&self, owner: OwnerStopped) -> Outcome {
         if self.stopped.replace(true) {
             return Ok(());
         }
@@ -44,7 +60,12 @@ impl Array {
         self.write_signed().await?;
         if !self.has_torn() {
             self.write_outdated_pages().await?;
-            self.change_record(|record| record.state = RecordedState::Clean).await?;
+            let is_clean = owner == OwnerStopped::Clean && former_stopped.is_ok();
+            self.change_record(|record| {
+                record.state = RecordedState::Clean;
+                record.owner_clean_since = is_clean.then_some(record.event_count + 1);
+            })
+            .await?;
         }
         former_stopped
     }

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use headpond_block::{BlockDevice, ByteRange, Instant};
+use headpond_block::{BlockDevice, ByteRange, Cause, DeviceError, Instant, RequestKind};
 
-use super::status::Answers;
+use super::status::{Answers, DeviceErrors};
 use crate::balance::{self, Candidate, Motion, Planned};
 use crate::patience::{Patience, Spells, TICKS_OF_READ, Typical};
 
@@ -33,6 +33,7 @@ pub(super) struct Health {
     /// Reads that were entered.
     reads: Cell<u32>,
     is_condemned: Cell<bool>,
+    errors: Cell<DeviceErrors>,
     /// Held by everything that is under way and began since the last [`Health::part`].
     generation: RefCell<Rc<()>>,
 }
@@ -136,6 +137,36 @@ impl Health {
 
     pub(super) fn condemn(&self) {
         self.is_condemned.set(true);
+    }
+
+    /// An operation failed. What a device does not do is no error of it.
+    #[cold]
+    pub(super) fn note_error(&self, kind: RequestKind, error: &DeviceError) {
+        if error.is_unsupported() {
+            return;
+        }
+        let mut errors = self.errors.get();
+        *match (error.cause(), kind) {
+            (Cause::Timeout { .. }, _) => &mut errors.timeout,
+            (_, RequestKind::Read) => &mut errors.read,
+            (_, RequestKind::Flush) => &mut errors.flush,
+            _ => &mut errors.write,
+        } += 1;
+        self.errors.set(errors);
+    }
+
+    /// What it had was not what its checksum says.
+    pub(super) fn note_misfit(&self) {
+        let errors = self.errors.get();
+        self.errors.set(DeviceErrors { checksum: errors.checksum + 1, ..errors });
+    }
+
+    pub(super) fn errors(&self) -> DeviceErrors {
+        self.errors.get()
+    }
+
+    pub(super) fn forget_errors(&self) {
+        self.errors.take();
     }
 
     /// What is told of it.

@@ -49,6 +49,8 @@ pub(super) struct Slot {
     /// Of the same.
     pub(super) name: RefCell<Option<DeviceName>>,
     member: RefCell<Option<Rc<Member>>>,
+    /// Of the member that failed in this role last.
+    pub(super) failed: RefCell<Option<Rc<Health>>>,
     filling: RefCell<Option<Rc<Filling>>>,
 }
 
@@ -186,6 +188,7 @@ impl Slot {
             uuid: Cell::new(uuid),
             name: RefCell::new(name),
             member: RefCell::new(found.ok().map(Rc::new)),
+            failed: RefCell::new(None),
             filling: RefCell::new(None),
         }
     }
@@ -358,6 +361,7 @@ impl Members {
         let before = slot.member.replace(None).expect("a member fails once");
         assert!(Rc::ptr_eq(&before, member), "it has the role");
         self.note_departure();
+        slot.failed.replace(Some(Rc::clone(&member.health)));
         slot.state.set(RoleState::Failed);
         self.note_lost(role);
     }

@@ -58,6 +58,7 @@ struct UnderWay<'a> {
     landing: Option<Landing>,
     ticket: Ticket,
     place: Place,
+    kind: RequestKind,
 }
 
 /// Memory of the array's own that a read lands in, on its way to a client's.
@@ -86,19 +87,21 @@ impl<'a> Operation<'a> {
 
     /// Leaves the operation to itself.
     fn give_up(&mut self) -> DeviceError {
-        let UnderWay { array, member, waiting, ticket, place, .. } =
+        let UnderWay { array, member, waiting, ticket, place, kind, .. } =
             self.under_way.take().expect("what has no answer is under way");
         let submission = std::mem::replace(&mut self.submission, Submission::Ready(None));
         ticket.leave_behind();
-        if waiting == Waiting::Briefly {
-            place.health().note_by_peers();
+        let error = array.no_answer(&member);
+        match waiting {
+            Waiting::Briefly => place.health().note_by_peers(),
+            Waiting::ToTheEnd => place.health().note_error(kind, &error),
         }
         drop(array.runtime.spawn(async move {
             // How it ends concerns nobody any more.
             let _ = submission.await;
             drop((ticket, place));
         }));
-        array.no_answer(&member)
+        error
     }
 }
 
@@ -123,9 +126,11 @@ impl Future for Operation<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         if let Poll::Ready(outcome) = Pin::new(&mut self.submission).poll(context) {
-            let landing = self.under_way.take().and_then(|under_way| under_way.landing);
-            if let (Ok(()), Some(Landing { own, client })) = (&outcome, landing) {
-                client.copy_from_buffers(&own.into());
+            let Some(under_way) = self.under_way.take() else { return Poll::Ready(outcome) };
+            match (&outcome, under_way.landing) {
+                (Ok(()), Some(Landing { own, client })) => client.copy_from_buffers(&own.into()),
+                (Ok(()), None) => {}
+                (Err(error), _) => under_way.member.health.note_error(under_way.kind, error),
             }
             return Poll::Ready(outcome);
         }
@@ -160,7 +165,22 @@ impl Array {
     /// The same where nothing can be done without the member, so that there is nothing to watch.
     pub(super) fn pass(&self, role: Role, request: Request) -> Submission<'_> {
         match self.members.active(role) {
-            Some(member) => self.members.submit(&member, request),
+            Some(member) => {
+                let kind = request.kind;
+                let outcome = match self.members.submit(&member, request) {
+                    Submission::Ready(outcome) => outcome.expect("nobody has taken it"),
+                    // One allocation beside what a device takes that does not answer at once.
+                    submission => {
+                        return Submission::pending(async move {
+                            let outcome = submission.await;
+                            outcome.inspect_err(|error| member.health.note_error(kind, error))
+                        });
+                    }
+                };
+                Submission::ready(
+                    outcome.inspect_err(|error| member.health.note_error(kind, error)),
+                )
+            }
             None => Submission::ready(Err(self.gone())),
         }
     }
@@ -199,10 +219,13 @@ impl Array {
         submission: Submission<'static>,
         (range, kind): (ByteRange, RequestKind),
     ) -> Operation<'_> {
-        if matches!(submission, Submission::Ready(_)) {
+        let health = &member.health;
+        if let Submission::Ready(outcome) = &submission {
+            if let Some(Err(error)) = outcome {
+                health.note_error(kind, error);
+            }
             return Operation { submission, under_way: None };
         }
-        let health = &member.health;
         let under_way = UnderWay {
             array: self,
             member: Rc::clone(member),
@@ -210,6 +233,7 @@ impl Array {
             landing: None,
             ticket: self.watch.enter(health, kind),
             place: health.enter(range),
+            kind,
         };
         Operation { submission, under_way: Some(under_way) }
     }

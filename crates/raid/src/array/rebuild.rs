@@ -275,7 +275,7 @@ impl Array {
     }
 
     /// Sorts what was read into columns over the hull, and P and Q.
-    fn columns_of(
+    pub(super) fn columns_of(
         &self,
         reads: &[(StripRead, Buffers)],
         hull: &Span,

@@ -185,6 +185,7 @@ impl Array {
         let is_changed = |read: &StripRead| judged.changed.contains(&read.strip);
         for (read, content) in strips.iter().filter(|(read, _)| is_changed(read)) {
             let cell = self.layout.cell(stripe, read.strip);
+            self.note_misfit(cell);
             let write = Request::write(self.layout.row_start(cell.row), content.clone());
             self.rewrite(cell, write).await;
         }
@@ -263,6 +264,7 @@ impl Array {
             self.outvote(stripe, &copies, &mut judged);
         }
         for cell in judged.changed {
+            self.note_misfit(cell);
             let (_, content) = copies.iter().find(|(it, _)| *it == cell).expect("it is a copy");
             let write = Request::write(self.layout.row_start(cell.row), content);
             self.rewrite(cell, write).await;
@@ -272,6 +274,13 @@ impl Array {
             self.note_whole_copies(stripe, &copies, &judged.doubtful);
         }
         Ok(are_all_there && judged.doubtful.is_empty())
+    }
+
+    /// Whoever holds it had something else there.
+    fn note_misfit(&self, cell: StripCell) {
+        if let Some(member) = self.members.holder(cell) {
+            member.health.note_misfit();
+        }
     }
 
     /// Reads a copy of a strip; where that fails, it is rewritten from another. `None` where it

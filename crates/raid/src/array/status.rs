@@ -1,6 +1,7 @@
 //! What an array tells about itself.
 
 use std::cell::Cell;
+use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -107,10 +108,52 @@ pub struct MemberStatus {
     /// How the device that has the role answers.
     #[serde(flatten)]
     pub answers: Answers,
+    /// Of the device that has the role, or of the one that failed.
+    pub errors: DeviceErrors,
     /// Who is being given the role, where somebody is.
     pub filling: Option<FillingStatus>,
     /// What stands in for it, where distributed spare space does.
     pub stand_in: Option<StandInStatus>,
+}
+
+/// Operations of a device that failed: since the array was assembled, it was given its role, or the
+/// statistics were reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceErrors {
+    pub read: u64,
+    /// Writes, and writes of zeros.
+    pub write: u64,
+    pub flush: u64,
+    /// What it had was not what its checksum says.
+    pub checksum: u64,
+    /// Not answered within the deadline.
+    pub timeout: u64,
+}
+
+impl DeviceErrors {
+    pub fn total(self) -> u64 {
+        self.read + self.write + self.flush + self.checksum + self.timeout
+    }
+}
+
+impl fmt::Display for DeviceErrors {
+    /// `3 read errors, 1 flush error`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { read, write, flush, checksum, timeout } = *self;
+        let kinds = [
+            (read, "read error"),
+            (write, "write error"),
+            (flush, "flush error"),
+            (checksum, "checksum error"),
+            (timeout, "timeout"),
+        ];
+        let told = kinds.iter().filter(|(count, _)| *count > 0);
+        let told = told.map(|(count, kind)| match count {
+            1 => format!("1 {kind}"),
+            _ => format!("{count} {kind}s"),
+        });
+        f.write_str(&told.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// How the device of a member answers: since the array was assembled, or it was given the role.
@@ -357,6 +400,12 @@ impl Array {
     /// The counts begin again at zero.
     pub fn reset_counts(&self) {
         self.counters.reset();
+        for (_, slot) in self.members.slots() {
+            slot.failed.take();
+        }
+        for member in self.members.present() {
+            member.health.forget_errors();
+        }
     }
 
     /// Whether it serves, and with what left to lose.
@@ -382,6 +431,10 @@ impl Array {
             state: slot.state.get(),
             data_bytes: self.layout.row_start(self.layout.rows_of_role(role)),
             answers: health(role).map(|health| health.answers(at)).unwrap_or_default(),
+            errors: health(role)
+                .or_else(|| slot.failed.borrow().clone())
+                .map(|health| health.errors())
+                .unwrap_or_default(),
             filling: slot.filling().map(|filling| FillingStatus {
                 uuid: filling.member.uuid,
                 device: filling.member.name().to_string(),

@@ -58,6 +58,7 @@ mod at {
     pub const STATE: usize = 170;
     pub const PARITY: usize = 171;
     pub const SPARE_COUNT: usize = 172;
+    pub const OWNER_CLEAN_SINCE: usize = 136;
     pub const OWNER_GENERATION: usize = 176;
     pub const NAME: usize = 192;
     pub const OWNER: usize = 256;
@@ -146,6 +147,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     page.put(at::INITIALISED, &array.work.initialised_stripes.to_le_bytes());
     let scrubbed = array.work.scrubbed_stripes.map_or(0, |stripes| stripes + 1);
     page.put(at::SCRUBBED, &scrubbed.to_le_bytes());
+    page.put(at::OWNER_CLEAN_SINCE, &array.owner_clean_since.unwrap_or(0).to_le_bytes());
     page.put(at::ABSENT_SINCE, &array.absent_since.unwrap_or(0).to_le_bytes());
     page.put_members(array);
     page.put_declustering(array);
@@ -288,6 +290,7 @@ impl Fields<'_> {
             spares: self.spares()?,
             lent: self.lent()?,
             work: self.work(),
+            owner_clean_since: Some(self.u64(at::OWNER_CLEAN_SINCE)).filter(|event| *event > 0),
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
             has_lost_blocks: self.u64(at::INCOMPAT) & FEATURE_LOST_BLOCKS != 0,
             journal: self.journal()?,
@@ -328,6 +331,8 @@ impl Fields<'_> {
         }
         let since = array.absent_since.unwrap_or(0);
         expect("absent since", since, since.min(array.event_count))?;
+        let since = array.owner_clean_since.unwrap_or(0);
+        expect("owner clean since", since, since.min(array.event_count))?;
         expect("features", self.u64(at::INCOMPAT), features(array))?;
         if let Some(JournalRecord { epoch, .. }) = array.journal {
             expect("journal of a level without parity", parity, parity.max(1))?;

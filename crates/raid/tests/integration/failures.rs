@@ -320,3 +320,42 @@ fn a_request_without_payload_takes_the_same_steps() {
         array.submit(Request::read(0, Buffer::payload_free(65536))).await.unwrap();
     });
 }
+
+/// What a member could not read was made good from the others, and nobody was told.
+#[test]
+fn errors_of_each_member_are_counted_by_kind_and_kept_when_it_has_failed() {
+    run(1, |runtime| async move {
+        for level in [Level::Raid5, Level::Raid6, Level::Raid1, Level::Raid0] {
+            let members = devices(4, 8, &runtime);
+            let control = FaultControl::default();
+            let mut of_array = as_devices(&members);
+            of_array[0] =
+                Rc::new(FaultDevice::new(of_array[0].clone(), control.clone(), runtime.clone()));
+            create(&of_array, &options(level, 1)).await.unwrap();
+            let assembled = assemble(&runtime, of_array, AssembleOptions::default()).await.unwrap();
+            let array = assembled.array;
+            let errors = || array.status().members[0].errors;
+            write(&array, 0, &[7; 4096]).await.unwrap();
+            assert_eq!(errors().total(), 0, "{level:?}");
+            control.add(FaultRule {
+                times: Some(1),
+                ..FaultRule::on(RequestKind::Read, Fault::Media)
+            });
+            for strip in 0..8 {
+                let found = read(&array, strip * u64::from(STRIP), 4096).await;
+                assert!(found.is_ok() || level == Level::Raid0, "{level:?}");
+            }
+            assert_eq!((errors().read, errors().total()), (1, 1), "{level:?}");
+            array.reset_counts();
+            assert_eq!(errors().total(), 0, "{level:?}");
+            control.add(FaultRule::on(RequestKind::Write, Fault::Media));
+            for strip in 0..8 {
+                let written = write(&array, strip * u64::from(STRIP), &[8; 4096]).await;
+                assert!(written.is_ok() || level == Level::Raid0, "{level:?}");
+            }
+            assert!(errors().write > 0 && errors().read == 0, "{level:?}: {}", errors());
+            let failed = array.status().members[0].state == RoleState::Failed;
+            assert_eq!(failed, level != Level::Raid0, "{level:?}");
+        }
+    });
+}

@@ -384,7 +384,7 @@ fn without_its_journal_an_array_that_is_degraded_and_unclean_is_refused_unless_f
         assert!(error.to_string().contains("it is not attached"), "{error}");
     });
     story.machine.live_to_the_end(&without, async |devices| {
-        let forced = open(&devices.runtime, devices.to_vec(), Force::UseTornParity).await.unwrap();
+        let forced = open(&devices.runtime, devices.to_vec(), Force::GiveUp).await.unwrap();
         assert!(forced.warnings.iter().any(|it| matches!(it, Warning::Forced { lost: 1 })));
         support::write(&forced.array, 0, &[7; 512]).await.unwrap();
         assert_eq!(forced.array.status().journal, None, "it is without one from then on");
@@ -408,7 +408,7 @@ fn a_start_by_force_drops_a_journal_that_is_missing_and_writes_are_taken_again()
         array.stop().await.unwrap();
     });
     story.machine.live_to_the_end(&[1, 2, 3], async |devices| {
-        let forced = open(&devices.runtime, devices.to_vec(), Force::UseTornParity).await.unwrap();
+        let forced = open(&devices.runtime, devices.to_vec(), Force::GiveUp).await.unwrap();
         support::write(&forced.array, 0, &[1; 4096]).await.unwrap();
         assert_eq!(forced.array.status().journal, None);
     });

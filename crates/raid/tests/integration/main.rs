@@ -6,6 +6,7 @@ mod declustered;
 mod doubts;
 mod equalised;
 mod failures;
+mod forced;
 mod growth;
 mod growth_cuts;
 mod histories;

@@ -176,9 +176,9 @@ fn degraded_and_unclean_is_refused_unless_forced() {
         drop(new_array(&members, &options(Level::Raid6, 1)).await);
         let refused = error(attempt(&members[1..]).await);
         assert!(matches!(refused, AssembleError::DegradedAndUnclean { .. }), "{refused}");
-        let force = AssembleOptions { force: Force::UseTornParity, ..AssembleOptions::default() };
+        let force = AssembleOptions { force: Force::AcceptParity, ..AssembleOptions::default() };
         let forced = assemble(&runtime, as_devices(&members[1..]), force).await.unwrap();
-        assert!(forced.warnings.contains(&Warning::Forced { lost: 1 }));
+        assert!(forced.warnings.contains(&Warning::ParityAccepted { lost: 1 }));
         write(&forced.array, 0, &[1; 512]).await.unwrap();
         assert_eq!(read(&forced.array, 0, 512).await.unwrap(), [1; 512]);
     });

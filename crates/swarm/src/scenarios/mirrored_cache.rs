@@ -143,7 +143,9 @@ pub(super) fn dirty_block_that_one_copy_cannot_give_comes_from_the_other_and_is_
             }
             assert_eq!(faults[copy].struck(), 1, "it was written again");
             assert_eq!(state(scene), ArrayState::Healthy);
-            assert!(scene.volume.status().alerts.is_empty());
+            let alerts = scene.volume.status().alerts;
+            let kinds: Vec<AlertKind> = alerts.iter().map(|alert| alert.kind).collect();
+            assert_eq!(kinds, [AlertKind::MemberErrors], "and that is all there is to say");
             scene.volume.clean_all().await.expect("cleans");
         });
         rig.live(&BOTH, async |scene, _| scene.expect(3, 1).await);

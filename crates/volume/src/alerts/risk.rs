@@ -27,6 +27,15 @@ impl Risk {
         Self { blocks, bytes, what: format!("{blocks} blocks ({bytes} bytes) {why}") }
     }
 
+    /// What a cache that cannot be used holds, by what was left when the volume was stopped.
+    pub fn of_left(dirty_bytes: Option<u64>, otherwise: Self) -> Self {
+        match dirty_bytes {
+            Some(0) => Self::none("nothing: its array had all of it when the volume was stopped"),
+            Some(bytes) => Self::of_bytes(bytes, "that only its cache had when it was stopped"),
+            None => otherwise,
+        }
+    }
+
     /// What lies on the one cache device alone. Of a cache that failed, no copy outlives a stop.
     pub(super) fn of_dirty(cache: &CacheStatus) -> Self {
         let mirror = cache.mirror.as_ref().filter(|_| !cache.failed);

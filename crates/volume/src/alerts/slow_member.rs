@@ -24,11 +24,7 @@ pub(crate) fn of_members(volume: &str, core: Option<&str>, array: &ArrayStatus) 
 fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberStatus) -> Alert {
     let (answers, role) = (member.answers, member.role);
     let device = member.device.as_deref().unwrap_or("DEVICE");
-    let of_core = match core {
-        None => String::new(),
-        Some(CACHE_COPIES) => " --cache".into(),
-        Some(name) => format!(" --core {name}"),
-    };
+    let of_core = of_core(core);
     let happened = format!(
         "member {role} ({device}) of array {}: {}, {} of its reads answered by its peers{}",
         array.name,
@@ -52,6 +48,15 @@ fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberS
          {volume} {device}{of_core}` to do without it; {end}"
     );
     Alert { kind: AlertKind::SlowMember, happened, at_risk: Risk::none(at_risk), to_do }
+}
+
+/// What names the array in a command, where it is not the only one.
+pub(super) fn of_core(core: Option<&str>) -> String {
+    match core {
+        None => String::new(),
+        Some(CACHE_COPIES) => " --cache".into(),
+        Some(name) => format!(" --core {name}"),
+    }
 }
 
 /// What it did within the last ten minutes.

@@ -20,7 +20,7 @@ use crate::upkeep::Upkeep;
 pub(crate) use ground::Ground;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
-use headpond_raid::Array;
+use headpond_raid::{Array, OwnerStopped};
 pub use places::StripesDiffer;
 pub(crate) use places::{Places, Shape};
 use span::SpanDevice;
@@ -265,10 +265,10 @@ impl Cores {
 
     /// # Errors
     /// The first; the others are stopped all the same.
-    pub async fn stop(&self) -> Outcome {
+    pub async fn stop(&self, owner: OwnerStopped) -> Outcome {
         let mut outcome = Ok(());
         for core in &self.list {
-            outcome = outcome.and(core.array.stop().await);
+            outcome = outcome.and(core.array.stop_after(owner).await);
         }
         outcome
     }

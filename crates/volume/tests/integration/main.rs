@@ -4,6 +4,7 @@
 mod acts;
 mod array_settings;
 mod both_runtimes;
+mod cache_away;
 mod classes;
 mod commands;
 mod copy_count;

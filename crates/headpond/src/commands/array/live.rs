@@ -4,6 +4,8 @@ use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::{status, waiting};
 use crate::daemon::{GrowBody, MISSING, MemberBody, OfCoreBody, PaceBody};
+use crate::device::Consent;
+use crate::device::claims::{self, Claim};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -190,6 +192,12 @@ impl OfArgs {
         if self.cache { Some(CACHE_COPIES.into()) } else { self.core.clone() }
     }
 
+    /// Sees to it that no other volume's device is overwritten unseen.
+    fn check_claims(&self, places: &Places, word: &str, force: bool) -> Result<Vec<Claim>> {
+        let consent = if force { Consent::Forced } else { Consent::Careful };
+        claims::check(places, &[spec(word)?], &self.volume, consent)
+    }
+
     fn what(&self) -> &'static str {
         if self.cache { "cache" } else { "array" }
     }
@@ -292,7 +300,9 @@ impl OfArgs {
 
 pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
     let body = MemberBody { force: args.force, ..args.of.member(&args.device)? };
+    let claims = args.of.check_claims(places, &args.device, args.force)?;
     let mut status = args.of.post(places, "/v1/array/add-spare", &body)?;
+    claims::tell_lost(&claims);
     if args.wait {
         status = args.of.wait(places, &["rebuild"])?;
     }
@@ -312,8 +322,13 @@ pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
 pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
     let with = args.with.as_deref().map(|word| Ok::<_, anyhow::Error>(spec(word)?.to_string()));
     let (with, force) = (with.transpose()?, args.force);
+    let claims = match &args.with {
+        Some(with) => args.of.check_claims(places, with, force)?,
+        None => Vec::new(),
+    };
     let body = MemberBody { with, force, ..args.of.member(&args.device)? };
     let mut status = args.of.post(places, "/v1/array/replace", &body)?;
+    claims::tell_lost(&claims);
     if args.wait {
         status = args.of.wait(places, &["rebuild"])?;
         return args.of.tell(&format!("{} is replaced, and free", body.device), &status);

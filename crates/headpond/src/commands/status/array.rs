@@ -131,6 +131,17 @@ fn tell_slow(member: &Value) -> Option<String> {
     ))
 }
 
+/// Operations of a member that failed, by kind.
+fn tell_errors(member: &Value) -> Option<String> {
+    let kinds = ["read", "write", "flush", "checksum", "timeout"];
+    let count = |kind: &str| member["errors"][kind].as_u64().filter(|count| *count > 0);
+    let told: Vec<String> =
+        kinds.iter().filter_map(|kind| Some(format!("{kind} {}", count(kind)?))).collect();
+    let device = text(&member["device"]);
+    (!told.is_empty())
+        .then(|| format!("member {} ({device}): errors: {}", member["role"], told.join(", ")))
+}
+
 /// How stripes lie on several groups, on more members than they have strips, or on members that
 /// differ.
 fn spread(array: &Value) -> String {
@@ -158,7 +169,7 @@ pub(super) fn print_missing(array: &Value) {
                 member["device"].as_str().map(|name| format!(", {name}")).unwrap_or_default()
             );
         }
-        if let Some(text) = tell_slow(member) {
+        for text in tell_slow(member).into_iter().chain(tell_errors(member)) {
             println!("            {text}");
         }
         let stand_in = &member["stand_in"];

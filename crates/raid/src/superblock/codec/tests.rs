@@ -22,8 +22,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                     .is_multiple_of(2)
                     .then_some(FillRecord { role: Role(0), rows: rows / 2 }),
             };
-            let width = level.group_members_min() as u16;
-            let spares = extra as u16 / 2;
+            let (width, spares) = (level.group_members_min() as u16, extra as u16 / 2);
             let can_decluster =
                 matches!(level, Level::Raid5 | Level::Raid6) && !sequence.is_multiple_of(5);
             let declustering = can_decluster
@@ -55,6 +54,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 integrity_region_stripes: None,
                 owner_generation: event_count ^ sequence,
                 owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
+                owner_clean_since: (event_count > 1).then(|| event_count - 1),
                 roles: (0..members).map(role).collect(),
                 spares: (0..event_count as usize % (SPARES_MAX + 1)).map(spare).collect(),
                 work: RecordedWork {
@@ -199,6 +199,7 @@ fn weights_lie_where_the_format_says_and_older_programs_refuse_them() {
         integrity_region_stripes: None,
         owner_generation: 0,
         owner: None,
+        owner_clean_since: None,
         roles: (1..=3).map(role).collect(),
         spares: Vec::new(),
         lent: Vec::new(),

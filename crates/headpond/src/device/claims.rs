@@ -1,0 +1,140 @@
+//! Volumes of this machine that name a device which somebody else is about to overwrite.
+//!
+//! What is on the device says whose it is; the descriptions say by which name, whether it is being
+//! served, and what would be lost.
+
+use super::spec::DeviceSpec;
+use super::vet::Consent;
+use crate::client::Client;
+use crate::outcome::Failure;
+use crate::place::Places;
+use anyhow::Result;
+use headpond_volume::{CacheDescription, Description};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A volume's claim on a device.
+pub struct Claim {
+    device: String,
+    volume: String,
+    part: Part,
+}
+
+/// What the device is to the volume.
+enum Part {
+    /// So many bytes on it are nowhere else, where that is known.
+    Cache {
+        dirty_bytes: Option<u64>,
+    },
+    Member,
+    Journal,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, volume, part } = self;
+        match part {
+            Part::Cache { dirty_bytes: Some(0) } => write!(
+                f,
+                "{device} is the cache of volume {volume}, with nothing that its array lacks"
+            ),
+            Part::Cache { dirty_bytes: Some(bytes) } => write!(
+                f,
+                "{device} is the cache of volume {volume}, with {bytes} bytes that its array lacks"
+            ),
+            Part::Cache { dirty_bytes: None } => write!(
+                f,
+                "{device} is the cache of volume {volume}, and may hold what its array lacks: no \
+                 daemon has stopped that volume"
+            ),
+            Part::Member => {
+                write!(f, "{device} is a member of volume {volume}, and holds a part of its data")
+            }
+            Part::Journal => write!(f, "{device} is the stripe journal of volume {volume}"),
+        }
+    }
+}
+
+/// Sees to it that nobody's devices are overwritten unseen: a volume that is served keeps them, and
+/// of others it is said what they lose.
+///
+/// # Errors
+/// A refusal, where it is not forced.
+pub fn check(
+    places: &Places,
+    devices: &[DeviceSpec],
+    own: &str,
+    consent: Consent,
+) -> Result<Vec<Claim>> {
+    let claims = find(places, devices, own);
+    for claim in &claims {
+        let volume = &claim.volume;
+        if Client::of(places, volume)?.is_served() {
+            return Err(Failure::refused(format!(
+                "{claim}, and {volume} is being served: take another device"
+            )));
+        }
+        match consent {
+            Consent::Forced => eprintln!("headpond: note: {claim}: that is overwritten"),
+            Consent::Never | Consent::Careful => {
+                return Err(Failure::refused(format!(
+                    "{claim}: take another device, or give that up with --force"
+                )));
+            }
+        }
+    }
+    Ok(claims)
+}
+
+/// Says what has been lost.
+pub fn tell_lost(claims: &[Claim]) {
+    for Claim { device, volume, part } in claims {
+        let lost = match part {
+            Part::Cache { dirty_bytes: Some(0) } => {
+                format!("nothing of {volume} is lost: its array has all of it")
+            }
+            Part::Cache { dirty_bytes: Some(bytes) } => {
+                format!("{bytes} bytes of {volume} are lost, which only its cache had")
+            }
+            Part::Cache { dirty_bytes: None } => {
+                format!("what only the cache of {volume} had is lost")
+            }
+            Part::Member => format!("{volume} has lost a member"),
+            Part::Journal => format!("{volume} has lost its stripe journal"),
+        };
+        eprintln!("headpond: note: {device} is overwritten: {lost}");
+    }
+}
+
+fn find(places: &Places, devices: &[DeviceSpec], own: &str) -> Vec<Claim> {
+    let others = places.names().into_iter().filter(|name| name != own);
+    // One that cannot be read names nothing.
+    let others: Vec<(String, Description)> =
+        others.filter_map(|name| Some((name.clone(), places.load(&name).ok()?))).collect();
+    let mut claims = Vec::new();
+    for device in devices {
+        let Some(path) = real_path(device) else { continue };
+        let is_it = |word: &str| {
+            let named = word.parse::<DeviceSpec>().ok();
+            named.and_then(|named| real_path(&named)) == Some(path.clone())
+        };
+        for (volume, description) in &others {
+            let mut of_cache = description.cache.iter().flat_map(CacheDescription::devices);
+            let part = if of_cache.any(is_it) {
+                Part::Cache { dirty_bytes: places.left_dirty_bytes(volume) }
+            } else if description.members().any(is_it) {
+                Part::Member
+            } else if description.journals().any(is_it) {
+                Part::Journal
+            } else {
+                continue;
+            };
+            claims.push(Claim { device: device.to_string(), volume: volume.clone(), part });
+        }
+    }
+    claims
+}
+
+fn real_path(device: &DeviceSpec) -> Option<PathBuf> {
+    device.path()?.canonicalize().ok()
+}

@@ -1,0 +1,33 @@
+//! Members whose operations failed. What they could not read was made good from the others, unseen.
+//!
+//! It is told until the statistics are reset: such a device is dying, or somebody has cut it short.
+
+use super::slow_member::of_core;
+use super::{Alert, AlertKind, Risk};
+use headpond_raid::superblock::RoleState;
+use headpond_raid::{ArrayStatus, Level, MemberStatus};
+
+/// The conditions of the members of an array that are in use; `core` names it where there are
+/// several.
+pub(crate) fn of_errors(volume: &str, core: Option<&str>, array: &ArrayStatus) -> Vec<Alert> {
+    let is_told =
+        |member: &&MemberStatus| member.state == RoleState::Active && member.errors.total() > 0;
+    array.members.iter().filter(is_told).map(|member| alert(volume, core, array, member)).collect()
+}
+
+fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberStatus) -> Alert {
+    let device = member.device.as_deref().unwrap_or("DEVICE");
+    let happened =
+        format!("member {} ({device}) of array {}: {}", member.role, array.name, member.errors);
+    let at_risk = match array.level {
+        Level::Raid0 => "what it could not read or write: whoever asked for it was told",
+        _ => "nothing while the other members have it; one less than before may fail",
+    };
+    let look = format!("look at the device (`dmesg`, `smartctl -a {device}`, its size)");
+    let exchange = match array.level {
+        Level::Raid0 => String::new(),
+        _ => format!(", `headpond array replace {volume} {device} --with DEVICE{}`", of_core(core)),
+    };
+    let to_do = format!("{look}{exchange}; `headpond stats {volume} --reset` ends this alert");
+    Alert { kind: AlertKind::MemberErrors, happened, at_risk: Risk::none(at_risk), to_do }
+}
