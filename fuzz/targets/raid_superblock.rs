@@ -69,6 +69,7 @@ fn sound(shape: u8) -> Superblock {
         owner_generation: 2,
         owner: Some(Uuid::from_u128(3)),
         owner_clean_since: Some(4),
+        owner_life: 5,
         roles: (0..members as u128).map(role).collect(),
         spares: spares(shape),
         work: RecordedWork { initialised_stripes: 5, scrubbed_stripes: Some(0) },

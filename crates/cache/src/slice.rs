@@ -244,6 +244,11 @@ impl Slice {
         self.engine.log.borrow().promised()
     }
 
+    /// How often it was opened.
+    pub fn epoch(&self) -> u64 {
+        self.engine.log.borrow().epoch().0
+    }
+
     /// Whether a mode without dirty data is set, and there still is some.
     pub fn is_draining(&self) -> bool {
         self.engine.is_draining()

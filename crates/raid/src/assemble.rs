@@ -73,10 +73,10 @@ pub enum AfterUncleanStop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     No,
-    /// Where it is known what was being written, and data that only parity tells is lost there,
-    /// unless other parity proves it.
+    /// Data that only parity tells is lost where it was being written, unless other parity proves
+    /// it; not where nobody knows what was being written.
     GiveUp,
-    /// The same, and data that only parity tells is taken for right, wherever it is.
+    /// Data that only parity tells is taken for right, wherever it is.
     AcceptParity,
 }
 
@@ -130,10 +130,14 @@ impl Prepared {
         self.assembled.array.owner_generation()
     }
 
-    /// Whether the owner stopped with nothing that the array lacks, before the array did and
-    /// nothing else has happened to it.
+    /// Whether the owner stopped with nothing that the array lacks, right before the array did.
     pub fn is_owner_clean(&self) -> bool {
         self.was_clean() && self.former_beginning.is_none() && self.assembled.array.is_owner_clean()
+    }
+
+    /// How far the owner has lived, as it told last; zero where it has not.
+    pub fn owner_life(&self) -> u64 {
+        self.assembled.array.owner_life()
     }
 
     /// The cache in front of the array.
@@ -152,9 +156,8 @@ impl Prepared {
             // A member was lost just now that is needed to make parity anew.
             true => {
                 let status = array.status();
-                let out =
-                    status.members.iter().zip(0..).filter(|it| it.0.state != RoleState::Active);
-                let roles: Vec<Role> = out.map(|(_, index)| Role(index)).collect();
+                let out = status.members.iter().filter(|it| it.state != RoleState::Active);
+                let roles: Vec<Role> = out.map(|it| Role(it.role)).collect();
                 AssembleError::DegradedAndUnclean { name: status.name, roles: judge::list(&roles) }
             }
             false => error.into(),
@@ -187,7 +190,7 @@ pub enum Warning {
     )]
     Forced { lost: usize },
     #[error(
-        "the array was degraded and not stopped in order; its parity was accepted as it is, and what \
+        "the array was degraded and not stopped in order; its parity was accepted as it is: what \
          {lost} lost members held may be wrong where it was being written"
     )]
     ParityAccepted { lost: usize },
@@ -197,9 +200,7 @@ pub enum Warning {
     JournalLost { reason: String },
     #[error("{cause}: the array was started without this device")]
     Unreadable { cause: DeviceError },
-    #[error(
-        "{device} is not used: the array has no stripe journal, or was started by force without it"
-    )]
+    #[error("{device} is not used: the array has no stripe journal, or was started without it")]
     JournalUnknown { device: DeviceName },
 }
 
@@ -543,10 +544,9 @@ impl Start {
 
     /// Whether every stripe that may be torn is in a marked region, or is named by a log.
     fn knows_torn(&self, verdict: &Verdict, options: &AssembleOptions) -> bool {
-        let record = &verdict.record;
         let is_logged = options.after_unclean_stop == AfterUncleanStop::LogRecomputes;
-        record.intent_region_stripes.is_some()
-            && (is_logged || record.state == RecordedState::Dirty)
+        verdict.record.intent_region_stripes.is_some()
+            && (is_logged || verdict.record.state == RecordedState::Dirty)
     }
 
     fn force(&mut self, unvouched: Unvouched, warning: Warning) {

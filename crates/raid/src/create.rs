@@ -187,6 +187,7 @@ pub fn plan(
         owner_generation: 0,
         owner: options.owner,
         owner_clean_since: None,
+        owner_life: 0,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
         spares: Vec::new(),
         work: RecordedWork::default(),

@@ -101,6 +101,8 @@ pub struct ArrayRecord {
     /// The event that recorded the last stop, where the owner had stopped before with nothing that
     /// the array lacked. It counts only as long as no other event but its seal has followed.
     pub owner_clean_since: Option<u64>,
+    /// How far the owner has lived, as it told last; zero where it has not.
+    pub owner_life: u64,
     /// One entry a role.
     pub roles: Vec<RoleRecord>,
     /// At most [`SPARES_MAX`].

@@ -489,6 +489,7 @@ impl OpenError {
             Self::Cache(_)
                 | Self::NoCacheDevice { .. }
                 | Self::UnnamedCache { .. }
+                | Self::OlderCache { .. }
                 | Self::OtherCores { .. }
                 | Self::OtherCache { .. }
         )
@@ -515,7 +516,7 @@ impl OpenError {
                      (`members` in {volume}.toml of the state folder), and {serve}"
                 ),
             ),
-            Self::NoCacheDevice { .. } | Self::UnnamedCache { .. } => (
+            Self::NoCacheDevice { .. } | Self::UnnamedCache { .. } | Self::OlderCache { .. } => (
                 "what only that cache holds; nothing was changed",
                 format!("bring the cache back and {serve}; {forced}, and that is lost"),
             ),

@@ -8,8 +8,8 @@ use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,
 };
 use headpond_cache::{
-    ChangedCore, CleanError, CoreLabel, CreateOptions, Expected, Foundation, LoadedSlice, Mode,
-    ModeError, Recovery, Sampled, ScrubError, ScrubReport, Sequence, Slice, SliceConfig,
+    ChangedCore, CleanError, CoreLabel, CreateOptions, Expected, Foundation, Life, LoadedSlice,
+    Mode, ModeError, Recovery, Sampled, ScrubError, ScrubReport, Sequence, Slice, SliceConfig,
     SliceStats, Superblock, judge,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
@@ -153,6 +153,12 @@ impl Cached {
 
     pub fn is_memory(&self) -> bool {
         is_memory(&*self.device)
+    }
+
+    /// How far it has lived, as the arrays record it.
+    pub fn recorded_life(&self, is_stopped: bool) -> u64 {
+        let epochs = self.slices.iter().map(Slice::epoch).sum();
+        recorded(Life { epochs, is_stopped })
     }
 
     /// Whether the array lacks nothing that it holds, or has lost, once the array is flushed.
@@ -326,4 +332,14 @@ fn tell_samples(index: u16, recovery: &Recovery) -> Option<String> {
          otherwise, the first at byte {first}; {what}; {to_do}",
         differing.len(),
     ))
+}
+
+/// Its epochs, and in the lowest bit whether it has stopped. Zero is of nobody.
+fn recorded(life: Life) -> u64 {
+    life.epochs << 1 | u64::from(life.is_stopped)
+}
+
+/// What was recorded, where anything was.
+pub(crate) fn life_of(recorded: u64) -> Option<Life> {
+    (recorded > 0).then_some(Life { epochs: recorded >> 1, is_stopped: recorded & 1 == 1 })
 }

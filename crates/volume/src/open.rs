@@ -1,6 +1,6 @@
 //! Assembling a volume from its devices.
 
-use crate::cached::Cached;
+use crate::cached::{Cached, life_of};
 use crate::cores::{Core, Cores, StripesDiffer};
 use crate::create::{CoreFacts, cache_options};
 use crate::description::{CacheDescription, CoreDescription, Description, FIRST_CORE};
@@ -10,7 +10,7 @@ use crate::ownership::{ClaimError, Claimant, Ownership};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::OpenError::CoreChanged;
-use headpond_cache::{Expected, LoadProgress, Superblock};
+use headpond_cache::{Expected, Life, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
     OwnerStopped, Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
@@ -119,6 +119,12 @@ pub enum OpenError {
     UnnamedCache { cache: Uuid },
     #[error("{device} is cache {found}, but the volume's cache is {expected}: attach that one")]
     OtherCache { device: DeviceName, expected: Uuid, found: Uuid },
+    #[error(
+        "the cache on {device} is an older image of itself, or its device has lost what it had flushed: \
+         the volume was served with a newer one since; attach that one, or start with --force and do \
+         without"
+    )]
+    OlderCache { device: DeviceName },
     #[error(
         "the cache on {device} was made for other cores, or for these in another order: put the cores \
          of the description back as they were, or start with --force and do without"
@@ -266,12 +272,17 @@ async fn open_cached(
         && were_clean
     {
         // Nothing was written, and no parity is in doubt: the next start may know.
-        let _ = cores.stop(OwnerStopped::Unknown).await;
+        let _ = cores.stop(OwnerStopped::default()).await;
         if let Some(mirror) = mirror {
             let _ = mirror.stop().await;
         }
     }
-    opened
+    let (cached, told) = opened?;
+    if !cached.is_memory() {
+        let life = cached.recorded_life(false);
+        cores.note_life(life).await.map_err(AssembleError::Device)?;
+    }
+    Ok((cached, told))
 }
 
 /// Numbers and names of the cores, in order of address.
@@ -542,6 +553,15 @@ impl<'a> Wanted<'a> {
             let (expected, found) = (description.slices, superblock.slices.len());
             return Err(OpenError::Slices { expected, found });
         }
+        let known = cores.iter().filter_map(|core| life_of(core.owner_life()));
+        // Copies tell each other.
+        let known = known.filter(|_| described.mirror.is_none());
+        if let Some(known) = known.max_by_key(|life| (life.epochs, life.is_stopped)) {
+            let found = Life::read(&*device, &superblock).await?;
+            if found.is_some_and(|found| found.is_older_than(known)) {
+                return Err(OpenError::OlderCache { device: device.name().clone() });
+            }
+        }
         Ok((Found { described, device: device.into(), superblock }, told))
     }
 }
@@ -550,12 +570,13 @@ pub(crate) fn is_memory(device: &dyn BlockDevice) -> bool {
     device.geometry().stability == Stability::LostOnPower
 }
 
-/// Whether the device of the cache is not there, cannot be used, or holds none.
+/// Whether the device of the cache is not there, cannot be used, or holds none, or an older one.
 fn is_absent(error: &OpenError) -> bool {
     use headpond_cache::OpenError as Cache;
     matches!(
         error,
         OpenError::NoCacheDevice { .. }
+            | OpenError::OlderCache { .. }
             | OpenError::Cache(Cache::NoCache { .. } | Cache::Device(_))
     )
 }
@@ -566,6 +587,7 @@ fn is_lost(error: &OpenError) -> bool {
     matches!(
         error,
         OpenError::NoCacheDevice { .. }
+            | OpenError::OlderCache { .. }
             | OpenError::OtherCores { .. }
             | OpenError::Cache(
                 Cache::NoCache { .. }

@@ -436,9 +436,12 @@ impl Volume {
         for mirror in self.caches().filter_map(|cached| cached.mirror.clone()) {
             mirror.stop().await?;
         }
-        let owner = match self.cached().is_some_and(|cached| cached.leaves_nothing()) {
-            true => OwnerStopped::Clean,
-            false => OwnerStopped::Unknown,
+        let owner = match self.cached() {
+            Some(cached) if !cached.is_memory() => OwnerStopped {
+                life: Some(cached.recorded_life(true)),
+                lacks_nothing: cached.leaves_nothing(),
+            },
+            _ => OwnerStopped::default(),
         };
         self.cores().stop(owner).await?;
         self.ownership.release().await;

@@ -236,6 +236,20 @@ impl Array {
         self.recorder.record().owner
     }
 
+    /// How far the owner has lived, as it told last; zero where it has not.
+    pub fn owner_life(&self) -> u64 {
+        self.recorder.record().owner_life
+    }
+
+    /// Records how far the owner has lived, durably on every active member: older images of it are
+    /// told from then on.
+    ///
+    /// # Errors
+    /// Where the array has lost too many members.
+    pub async fn set_owner_life(&self, life: u64) -> Outcome {
+        self.change_both_records(|record| record.owner_life = life).await
+    }
+
     /// Whether the newest event, or the one that it seals, says that the owner stopped before with
     /// nothing that the array lacks.
     pub(crate) fn is_owner_clean(&self) -> bool {
@@ -257,6 +271,7 @@ impl Array {
         let set = |record: &mut ArrayRecord| {
             record.owner_generation += u64::from(record.owner.is_some());
             record.owner = owner;
+            record.owner_life = 0;
             if owner.is_none() && record.state == RecordedState::DirtyLogged {
                 // Whatever its log noted has reached the members.
                 record.state = RecordedState::Dirty;

@@ -11,12 +11,13 @@ use crate::intent::Settling;
 use crate::layout::Role;
 use crate::superblock::RecordedState;
 
-/// What the owner of an array, a cache, has left when it stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnerStopped {
-    /// Nothing that the array lacks, for good.
-    Clean,
-    Unknown,
+/// What the owner of an array, a cache, has told when it stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerStopped {
+    /// How far it has lived, where it has stopped.
+    pub life: Option<u64>,
+    /// It holds nothing that the array lacks.
+    pub lacks_nothing: bool,
 }
 
 impl Array {
@@ -36,7 +37,7 @@ impl Array {
     /// # Errors
     /// Where the array has lost too many members; it then stays recorded as in use.
     pub async fn stop(&self) -> Outcome {
-        self.stop_after(OwnerStopped::Unknown).await
+        self.stop_after(OwnerStopped::default()).await
     }
 
     /// The same, and records how its owner has stopped before.
@@ -60,9 +61,10 @@ impl Array {
         self.write_signed().await?;
         if !self.has_torn() {
             self.write_outdated_pages().await?;
-            let is_clean = owner == OwnerStopped::Clean && former_stopped.is_ok();
+            let is_clean = owner.lacks_nothing && former_stopped.is_ok();
             self.change_record(|record| {
                 record.state = RecordedState::Clean;
+                record.owner_life = owner.life.unwrap_or(record.owner_life);
                 record.owner_clean_since = is_clean.then_some(record.event_count + 1);
             })
             .await?;

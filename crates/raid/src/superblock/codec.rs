@@ -59,6 +59,7 @@ mod at {
     pub const PARITY: usize = 171;
     pub const SPARE_COUNT: usize = 172;
     pub const OWNER_CLEAN_SINCE: usize = 136;
+    pub const OWNER_LIFE: usize = 144;
     pub const OWNER_GENERATION: usize = 176;
     pub const NAME: usize = 192;
     pub const OWNER: usize = 256;
@@ -148,6 +149,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     let scrubbed = array.work.scrubbed_stripes.map_or(0, |stripes| stripes + 1);
     page.put(at::SCRUBBED, &scrubbed.to_le_bytes());
     page.put(at::OWNER_CLEAN_SINCE, &array.owner_clean_since.unwrap_or(0).to_le_bytes());
+    page.put(at::OWNER_LIFE, &array.owner_life.to_le_bytes());
     page.put(at::ABSENT_SINCE, &array.absent_since.unwrap_or(0).to_le_bytes());
     page.put_members(array);
     page.put_declustering(array);
@@ -291,6 +293,7 @@ impl Fields<'_> {
             lent: self.lent()?,
             work: self.work(),
             owner_clean_since: Some(self.u64(at::OWNER_CLEAN_SINCE)).filter(|event| *event > 0),
+            owner_life: self.u64(at::OWNER_LIFE),
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
             has_lost_blocks: self.u64(at::INCOMPAT) & FEATURE_LOST_BLOCKS != 0,
             journal: self.journal()?,

@@ -233,6 +233,17 @@ impl Cores {
         Ok(())
     }
 
+    /// Records how far the cache has lived.
+    ///
+    /// # Errors
+    /// Where an array cannot record it.
+    pub async fn note_life(&self, life: u64) -> Outcome {
+        for core in &self.list {
+            core.array.set_owner_life(life).await?;
+        }
+        Ok(())
+    }
+
     /// Records that there is no cache, which then lacks what is written from now on.
     ///
     /// # Errors

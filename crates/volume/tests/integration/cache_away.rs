@@ -165,3 +165,83 @@ fn a_stop_that_is_cut_says_no_more_than_is_true() {
     }
     assert!(started > 1 && refused > 10, "{started}, {refused}");
 }
+
+/// What happens between the copy of a cache and its return.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write,
+    Stop,
+    /// A stop with everything cleaned before.
+    CleanStop,
+    Kill,
+}
+
+/// Writes in a life, and what ends it; a life that goes on is ended by the next step.
+fn play(disks: &Disks, steps: &[Step], first: u8) -> u8 {
+    let mut newest = first;
+    for step in steps {
+        let how = match step {
+            Step::Write | Step::Kill => Life { is_stopped: false, is_cleaned: false, ..CLEAN },
+            Step::Stop => Life { is_cleaned: false, ..CLEAN },
+            Step::CleanStop => CLEAN,
+        };
+        newest += 1;
+        disks.write(newest, how);
+    }
+    newest
+}
+
+/// A cache is copied after a first history, and put back after a second one. Each step is a life: a
+/// start, a write that is flushed, and an end. Whatever starts then has the newest write.
+#[test]
+fn an_older_image_of_a_cache_is_never_taken_for_the_cache() {
+    let all = [Step::Write, Step::Stop, Step::CleanStop, Step::Kill];
+    let mut histories = Vec::new();
+    for [before, first] in all.iter().flat_map(|it| all.map(|other| [*it, other])) {
+        histories.push((before, vec![first]));
+        histories.extend(all[1..].iter().map(|more| (before, vec![first, *more])));
+    }
+    let mut refused = 0;
+    for (before, steps) in histories {
+        let disks = Disks::new();
+        let newest = play(&disks, &[before], 0);
+        let image = disks.media[0].duplicate();
+        let newest = play(&disks, &steps, newest);
+        disks.media[0].poke(0, &image.peek(0, (26 * MIB) as usize));
+        let ended = disks.live(50, true, async |runtime, devices| {
+            let volume = Volume::open(&runtime, &described(), devices, careful()).await?;
+            let found = Buffer::zeroed(4096);
+            volume.submit(Request::read(4096, &found)).await.expect("read");
+            Ok(found.to_vec()[0])
+        });
+        let Ended::Finished(found) = ended else { panic!("nobody cut the power") };
+        let context = format!("{before:?}, then {steps:?}");
+        match found {
+            Ok(found) => assert_eq!(found, newest, "{context}"),
+            Err(OpenError::OlderCache { .. }) => refused += 1,
+            Err(error) => panic!("{context}: {error}"),
+        }
+    }
+    // Where the last stop left nothing dirty it starts without the cache.
+    assert!(refused > 30, "{refused}");
+}
+
+/// Copied and put back while nobody serves, it is the cache.
+#[test]
+fn an_image_that_is_no_older_is_taken_without_a_word() {
+    for step in [Step::Stop, Step::CleanStop, Step::Kill] {
+        let disks = Disks::new();
+        let newest = play(&disks, &[Step::Stop, step], 0);
+        let image = disks.media[0].duplicate();
+        disks.media[0].poke(0, &image.peek(0, (26 * MIB) as usize));
+        let ended = disks.live(50, true, async |runtime, devices| {
+            let volume = Volume::open(&runtime, &described(), devices, careful()).await;
+            let volume = volume.expect("opens");
+            assert!(volume.status().cache.is_some());
+            let found = Buffer::zeroed(4096);
+            volume.submit(Request::read(4096, &found)).await.expect("read");
+            found.to_vec()[0]
+        });
+        assert!(matches!(ended, Ended::Finished(found) if found == newest), "{step:?}");
+    }
+}

@@ -4,6 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
+const STATES: [RoleState; 3] = [RoleState::Active, RoleState::Failed, RoleState::Missing];
+
 fn superblocks() -> impl Strategy<Value = Superblock> {
     let shape = (prop::sample::select(Level::ALL.to_vec()), 1_u16..5, 0_usize..8, 12_u32..21);
     let counts = (0..=COUNT_MAX, 0..=COUNT_MAX, any::<u128>());
@@ -11,10 +13,9 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
         |((level, groups, extra, shift), name, (event_count, sequence, uuid), rows, intent)| {
             let groups = if level.has_groups() { groups } else { 1 };
             let members = (level.group_members_min() + extra) * usize::from(groups);
-            let states = [RoleState::Active, RoleState::Failed, RoleState::Missing];
             let role = |index: usize| RoleRecord {
                 member_uuid: Uuid::from_u128(uuid ^ index as u128),
-                state: states[index % 3],
+                state: STATES[index % 3],
             };
             let spare = |index: usize| SpareRecord {
                 member_uuid: Uuid::from_u128(!uuid ^ index as u128),
@@ -33,9 +34,9 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 (slot.is_multiple_of(2) && role.index() < members)
                     .then_some(FillRecord { role, rows: rows / 3 })
             };
-            let slots = declustering.as_ref().map_or(0, |it| it.spread.spares);
+            let slots = 0..declustering.as_ref().map_or(0, |it| it.spread.spares);
             let array = ArrayRecord {
-                lent: (0..slots).map(lent).collect(),
+                lent: slots.map(lent).collect(),
                 declustering,
                 weights: (level == Level::Raid0 && event_count % 2 == 0)
                     .then(|| weights(members, sequence)),
@@ -54,6 +55,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 integrity_region_stripes: None,
                 owner_generation: event_count ^ sequence,
                 owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
+                owner_life: sequence,
                 owner_clean_since: (event_count > 1).then(|| event_count - 1),
                 roles: (0..members).map(role).collect(),
                 spares: (0..event_count as usize % (SPARES_MAX + 1)).map(spare).collect(),
@@ -200,6 +202,7 @@ fn weights_lie_where_the_format_says_and_older_programs_refuse_them() {
         owner_generation: 0,
         owner: None,
         owner_clean_since: None,
+        owner_life: 0,
         roles: (1..=3).map(role).collect(),
         spares: Vec::new(),
         lent: Vec::new(),
