@@ -10,7 +10,7 @@ use headpond_block::{Buffers, Cause, DeviceError, Outcome, Request, RequestFlags
 use smallvec::SmallVec;
 
 use super::columns::Columns;
-use super::scratch::Payload;
+use super::scratch::{Allowance, Payload};
 use super::{Array, Member, Progress};
 use crate::layout::{Strip, StripCell, Stripe};
 use crate::plan::{self, ParityTrust, StripRead, StripeState};
@@ -144,13 +144,7 @@ impl Array {
         let plan = plan::recovery(&self.layout, &span, state).map_err(|_| self.gone())?;
         let bytes = (self.layout.data_strips() + 4) * span.len();
         let memory = self.scratch.allow(bytes, Payload::Bytes).await;
-        let reads: SmallVec<[(StripRead, Buffers); 8]> =
-            plan.reads.into_iter().map(|read| (read, memory.take(span.len()).into())).collect();
-        let read = |member: &Rc<Member>, request| self.operate(member, request);
-        let failed = self.read_strips(stripe, &reads, read).await.err();
-        if let Some(failure) = failed.into_iter().flatten().next() {
-            return Err(failure.error);
-        }
+        let reads = self.read_planned(stripe, plan.reads, &memory).await?;
         let columns: Columns = reads.into_iter().map(|(_, buffers)| Some(buffers)).collect();
         let mut parity = self.parity_memory(span.len(), &memory);
         parity.generate(&columns);
@@ -186,6 +180,30 @@ impl Array {
             self.end_doubts_of(stripe..=stripe);
         }
         outcome
+    }
+
+    /// Reads the strips that a plan wants, each as its span has it.
+    ///
+    /// # Errors
+    /// Of the first that cannot be read.
+    pub(super) async fn read_planned(
+        &self,
+        stripe: Stripe,
+        wanted: impl IntoIterator<Item = StripRead>,
+        memory: &Allowance<'_>,
+    ) -> Result<SmallVec<[(StripRead, Buffers); 8]>, DeviceError> {
+        let into_memory = |read: StripRead| {
+            let content = memory.take(read.span.len()).into();
+            (read, content)
+        };
+        let reads: SmallVec<[(StripRead, Buffers); 8]> =
+            wanted.into_iter().map(into_memory).collect();
+        let read = |member: &Rc<Member>, request| self.operate(member, request);
+        let failed = self.read_strips(stripe, &reads, read).await.err();
+        match failed.into_iter().flatten().next() {
+            Some(failure) => Err(failure.error),
+            None => Ok(reads),
+        }
     }
 
     /// Copies the first copy that can be read to the others.

@@ -15,13 +15,12 @@ use headpond_block::sync::join_all;
 use headpond_block::{
     BlockDevice, Buffers, ByteRange, Cause, DeviceError, Outcome, Request, RequestFlags, Submission,
 };
-use smallvec::SmallVec;
 
 use super::members::LostStrips;
 use super::scratch::Payload;
 use super::{Array, Member};
 use crate::layout::{Strip, Stripe};
-use crate::plan::{self, ParityTrust, StripRead, StripeState};
+use crate::plan::{self, ParityTrust, StripeState};
 
 /// Stripes that are looked at side by side.
 const STRIPES_AT_A_TIME: u64 = 16;
@@ -147,13 +146,7 @@ impl Array {
         let plan = plan::recovery(&self.layout, &span, state).map_err(|_| self.gone())?;
         let bytes = (self.layout.data_strips() + 6) * span.len();
         let memory = self.scratch.allow(bytes, Payload::Bytes).await;
-        let reads: SmallVec<[(StripRead, Buffers); 8]> =
-            plan.reads.into_iter().map(|read| (read, memory.take(span.len()).into())).collect();
-        let read = |member: &Rc<Member>, request| self.operate(member, request);
-        let failed = self.read_strips(stripe, &reads, read).await.err();
-        if let Some(failure) = failed.into_iter().flatten().next() {
-            return Err(failure.error);
-        }
+        let reads = self.read_planned(stripe, plan.reads, &memory).await?;
         let (mut columns, old) = self.columns_of(&reads, &span, &memory);
         if let Some(lost) = plan.lost {
             old.solve(&mut columns, lost);
