@@ -73,6 +73,8 @@ pub enum Defect {
     EvictSilently,
     /// An event is not sealed, so that an image of a member from before it is not told.
     SkipSeal,
+    /// A cache that has lived less long than its members say is taken for the cache.
+    TakeOlderCache,
     /// Regions are written that no intent map marks.
     SkipIntentMark,
     /// Members are written before the stripe journal's record of it is stable.
@@ -90,7 +92,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::ReinsertDirtyAsRead,
         Self::CleanBeforeCoreFlush,
         Self::ReuseBeforeCopiesAreStable,
@@ -118,6 +120,7 @@ impl Defect {
         Self::SkipStripeLock,
         Self::EvictSilently,
         Self::SkipSeal,
+        Self::TakeOlderCache,
         Self::SkipIntentMark,
         Self::SkipJournalFlush,
         Self::GuardBeforeFlush,

@@ -182,6 +182,7 @@ impl Engine {
             let failures = self.core_flushes.failures();
             self.give_to_core(&version, &part).await?;
             self.core_flushes.failed_since(failures)?;
+            self.log.borrow_mut().overtake_kept(run);
             // Nobody else writes parts meanwhile; reclaim may have carried this one on.
             let log = self.log.borrow();
             let now = log.part_at(block).filter(|(now, _)| now.state == State::Dirty);

@@ -148,8 +148,15 @@ impl Drop for CoreWrite<'_> {
         let place = active.iter().position(|active| *active == self.run);
         active.swap_remove(place.expect("an active write"));
         drop(active);
-        // Kept since it began as well: the lock is still there.
-        self.engine.overtake(self.run);
+        self.engine.log.borrow_mut().spoil(self.run);
+    }
+}
+
+impl CoreWrite<'_> {
+    /// The core has what was to be written: what is kept of the run must not come after it. Not
+    /// before that: who flushes waits for what is kept, and for nothing else.
+    pub fn done(&self) {
+        self.engine.log.borrow_mut().overtake_kept(self.run);
     }
 }
 
@@ -239,11 +246,12 @@ impl Engine {
     /// The same of somebody who has the lock.
     pub fn begin_locked_core_write(&self, run: BlockRun, guard: RangeGuard) -> CoreWrite<'_> {
         self.core_writes.active.borrow_mut().push(run);
-        self.overtake(run);
+        self.log.borrow_mut().spoil(run);
         CoreWrite { engine: self, run, _guard: guard }
     }
 
-    /// What is read from the core for a run, or kept of it, is older than what it is about to have.
+    /// What is read from the core for a run, or kept of it, is older than what it is about to have;
+    /// who flushes waits for that.
     pub fn overtake(&self, run: BlockRun) {
         let mut log = self.log.borrow_mut();
         log.spoil(run);

@@ -1,11 +1,12 @@
 //! How often a cache was opened, and whether it was stopped: what its core records, so that an
 //! older image of the cache is told from the cache itself.
 
-use crate::copies::read_best;
 use crate::error::OpenError;
+use crate::format::FormatError;
 use crate::format::slice_header::{HEADER_BYTES, SliceHeader};
 use crate::format::superblock::Superblock;
-use headpond_block::{BlockDevice, ByteRange};
+use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError};
+use std::rc::Rc;
 
 /// The newest headers of all slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,34 +18,31 @@ pub struct Life {
 }
 
 impl Life {
-    /// As the device has it; none where a copy of a header is damaged, which may be the newest. A
-    /// start makes do with the other.
+    /// As the device has it, or the newest that any of several copies has. Where a header is
+    /// damaged, as far as the cache may have lived: its successor is the damaged one perhaps. None
+    /// where nothing is left of a slice.
     ///
     /// # Errors
-    /// Where the device cannot be read.
+    /// Where none of the devices can be read.
     pub async fn read(
-        device: &dyn BlockDevice,
+        copies: &[Rc<dyn BlockDevice>],
         superblock: &Superblock,
     ) -> Result<Option<Self>, OpenError> {
         let mut life = Self { epochs: 0, is_stopped: true };
         for index in 0..superblock.slices.len() {
             let slice = index as u16;
             let layout = superblock.layout(index).expect("it has so many slices");
-            let mut newest: Option<SliceHeader> = None;
-            for copy in 0..2 {
-                let range = ByteRange::at(layout.header_offset(copy), HEADER_BYTES as u64);
-                let is_newer = |one: &SliceHeader, two: &SliceHeader| one.sequence > two.sequence;
-                let decode = |it: &[u8]| SliceHeader::decode(it, superblock.cache, slice);
-                let Ok(found) = read_best(device, range, decode, is_newer).await? else {
-                    return Ok(None);
-                };
-                if newest.is_none_or(|it| it.sequence < found.sequence) {
-                    newest = Some(found);
-                }
+            let mut found = [None; 2];
+            for (place, header) in found.iter_mut().enumerate() {
+                let range = ByteRange::at(layout.header_offset(place), HEADER_BYTES as u64);
+                let decode = |it: &[u8]| SliceHeader::decode_at(it, superblock.cache, slice, place);
+                *header = newest_of(copies, range, decode).await?;
             }
-            let SliceHeader { epoch, is_clean, .. } = newest.expect("there are two");
-            life.epochs += epoch.0;
-            life.is_stopped &= is_clean;
+            let is_alone = found.contains(&None);
+            let newest = found.into_iter().flatten().max_by_key(|header| header.sequence);
+            let Some(SliceHeader { epoch, is_clean, .. }) = newest else { return Ok(None) };
+            life.epochs += epoch.0 + u64::from(is_alone);
+            life.is_stopped &= is_clean || is_alone;
         }
         Ok(Some(life))
     }
@@ -53,6 +51,33 @@ impl Life {
     pub fn is_older_than(self, known: Self) -> bool {
         self.epochs < known.epochs
             || self.epochs == known.epochs && known.is_stopped && !self.is_stopped
+    }
+}
+
+/// Of the headers in one place the newest that is whole.
+async fn newest_of(
+    copies: &[Rc<dyn BlockDevice>],
+    range: ByteRange,
+    decode: impl Fn(&[u8]) -> Result<SliceHeader, FormatError>,
+) -> Result<Option<SliceHeader>, DeviceError> {
+    let mut newest: Option<SliceHeader> = None;
+    let mut failure = None;
+    let mut is_read = false;
+    for copy in copies {
+        let data = Buffer::zeroed(range.len() as usize);
+        match copy.read(range.start(), &data).await {
+            Ok(()) => is_read = true,
+            Err(error) => {
+                failure = Some(error);
+                continue;
+            }
+        }
+        let found = decode(&data.to_vec()).ok();
+        newest = newest.into_iter().chain(found).max_by_key(|header| header.sequence);
+    }
+    match failure {
+        Some(error) if !is_read => Err(error),
+        _ => Ok(newest),
     }
 }
 

@@ -188,7 +188,7 @@ impl Source<'_> {
         for copy in 0..2 {
             let range = ByteRange::at(self.layout.header_offset(copy), HEADER_BYTES as u64);
             let is_newer = |one: &SliceHeader, other: &SliceHeader| one.sequence > other.sequence;
-            let decode = |it: &[u8]| self.decode_header(it, copy);
+            let decode = |it: &[u8]| SliceHeader::decode_at(it, self.cache, self.slice, copy);
             match read_best(&*self.device, range, decode, is_newer).await? {
                 Ok(found) if best.is_none_or(|best| best.sequence < found.sequence) => {
                     best = Some(found);
@@ -209,16 +209,6 @@ impl Source<'_> {
             return Err(no_slice(FormatError::Malformed { what: "slice header", detail }));
         }
         Ok(if is_alone { best.without_successor() } else { best })
-    }
-
-    /// The sequence says which copy it is: the older one may lie over the newer.
-    fn decode_header(&self, bytes: &[u8], copy: usize) -> Result<SliceHeader, FormatError> {
-        let found = SliceHeader::decode(bytes, self.cache, self.slice)?;
-        if found.sequence % 2 != copy as u64 {
-            let detail = "the other copy lies in its place";
-            return Err(FormatError::Malformed { what: "slice header", detail });
-        }
-        Ok(found)
     }
 
     async fn read_long(&self, offset: u64, buffer: &Buffer) -> Result<(), DeviceError> {

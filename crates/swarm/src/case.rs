@@ -257,7 +257,9 @@ impl<'a> Case<'a> {
         self.say(format!("  a copy without members {missing:?}"));
         let absent = Absent { members: missing.clone(), ..Absent::default() };
         let seed = self.random.number();
-        self.check_copy(&copy, Order { absent, ..quiet(seed, self.settings.clone()) }, missing)
+        let torn = self.excuses.borrow().torn;
+        let excuses = Excuses { lost: missing, torn, ..Excuses::default() };
+        self.check_copy(&copy, Order { absent, ..quiet(seed, self.settings.clone()) }, excuses)
     }
 
     fn is_whole(&self) -> bool {
@@ -265,18 +267,12 @@ impl<'a> Case<'a> {
         excuses.lost.is_empty() && !excuses.errors
     }
 
-    /// Everything can be read of a copy of the disks that has lost these members. What is in the
-    /// cache would hide what the members hold.
-    fn check_copy(
-        &self,
-        copy: &Machine,
-        order: Order,
-        lost: BTreeSet<usize>,
-    ) -> Result<(), Offence> {
+    /// Everything can be read of a copy of the disks, but for what is excused. What is in the cache
+    /// would hide what the members hold.
+    fn check_copy(&self, copy: &Machine, order: Order, excuses: Excuses) -> Result<(), Offence> {
         let settings = CacheSettings { mode: Mode::PassThrough, ..order.settings };
         let order = Order { settings, ..order };
-        let torn = self.excuses.borrow().torn;
-        let excuses = RefCell::new(Excuses { lost, torn, ..Excuses::default() });
+        let excuses = RefCell::new(excuses);
         let world = World {
             machine: copy,
             excuses: &excuses,
@@ -417,8 +413,8 @@ impl<'a> Case<'a> {
         if order.absent != Absent::default() {
             let _ = write!(text, ", absent: {:?}", order.absent);
         }
-        if let Some((after, member)) = order.copied {
-            let _ = write!(text, ", member {member} copied after {after:?}");
+        if let Some((after, disks)) = order.copied {
+            let _ = write!(text, ", {disks} copied after {after:?}");
         }
         match order.cut {
             Cut::Never => {}

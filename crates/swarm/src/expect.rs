@@ -22,6 +22,8 @@ pub(crate) struct Excuses {
     pub lost: BTreeSet<usize>,
     /// The cache device failed, so that the core may have gone on without it.
     pub cache_failed: bool,
+    /// An older image lies in the place of the cache.
+    pub is_older_cache: bool,
     /// Blocks of the cache device are damaged: what depends on them may be refused.
     pub cache_damaged: bool,
     /// The last life did not end in order.
@@ -170,6 +172,15 @@ impl Excuses {
                 if self.cache_failed || self.cache_damaged =>
             {
                 Some("stale cache")
+            }
+            OpenError::OlderCache { .. }
+            | OpenError::OtherCache { .. }
+            | OpenError::UnnamedCache { .. }
+            | OpenError::NoCacheDevice { .. }
+            | OpenError::Cache(Cache::Generation { .. } | Cache::NoCache { .. })
+                if self.is_older_cache =>
+            {
+                Some("an older image of the cache")
             }
             OpenError::NoCacheDevice { .. } | OpenError::Copies(_) if self.cache_failed => {
                 Some("cache missing")

@@ -5,8 +5,8 @@ use crate::case::Offence;
 use crate::copies::whole_copies;
 use crate::expect::Excuses;
 use crate::faults::Ill;
-use crate::machine::{Absent, Machine, careful};
-use crate::remains::{Image, Remains};
+use crate::machine::{Absent, Disks, Image, Machine, careful};
+use crate::remains::Remains;
 use crate::returns::is_whole;
 use crate::steps::{Stage, Step};
 use crate::tally::Tally;
@@ -41,8 +41,8 @@ pub(crate) struct Order {
     /// Sectors of members have changed while nothing ran: a scrub is to put so many right before
     /// anything is read.
     pub rotted: u64,
-    /// When a member is copied, and which.
-    pub copied: Option<(Duration, usize)>,
+    /// When disks are copied, and which.
+    pub copied: Option<(Duration, Disks)>,
     pub cut: Cut,
 }
 
@@ -144,13 +144,12 @@ impl World<'_> {
     }
 
     fn copy(&self, order: &Order, runtime: &Runtime, remains: &Remains) {
-        let Some((after, member)) = order.copied else { return };
-        let of = Rc::clone(&self.machine.members[member]);
+        let Some((after, disks)) = order.copied else { return };
+        let of = self.machine.disks(disks);
         let (runtime, image) = (runtime.clone(), Rc::clone(&remains.image));
         drop(runtime.clone().spawn(async move {
             runtime.sleep(after).await;
-            let then = Rc::new(of.image());
-            image.replace(Some(Image { member, of, then }));
+            image.replace(Some(Image::take(disks, of)));
         }));
     }
 

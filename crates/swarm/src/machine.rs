@@ -1,11 +1,13 @@
 //! The disks of a case, which outlive the lives that use them.
 
 mod copies;
+mod images;
 mod journals;
 mod pages;
 mod rot;
 
 pub(crate) use copies::{name as copy_name, on_disks};
+pub(crate) use images::{Disks, Image};
 pub(crate) use pages::{Face, Pages};
 
 use crate::aim::Aim;

@@ -1,6 +1,6 @@
 //! What is looked at when a life is over.
 
-use headpond_sim::Medium;
+use crate::machine::Image;
 use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
@@ -13,15 +13,8 @@ pub(crate) struct Remains {
     pub client: Rc<RefCell<Option<Client>>>,
     /// What it was doing.
     pub phase: Rc<Cell<&'static str>>,
-    /// A disk that was copied on the way.
+    /// Disks that were copied on the way.
     pub image: Rc<RefCell<Option<Image>>>,
-}
-
-/// What a member held at some time.
-pub(crate) struct Image {
-    pub member: usize,
-    pub of: Rc<Medium>,
-    pub then: Rc<Medium>,
 }
 
 impl Remains {

@@ -27,7 +27,7 @@ const RAREST: [Defect; 2] = [Defect::ReuseBeforeCopiesAreStable, Defect::GuardBe
 const CASES_MAX_RAREST: u64 = 1500;
 
 /// The seeds that found them when all were last hunted through.
-const FOUND_BY: [(Defect, u64); 34] = [
+const FOUND_BY: [(Defect, u64); 35] = [
     (Defect::ReinsertDirtyAsRead, 144),
     (Defect::CleanBeforeCoreFlush, 15),
     (Defect::ReuseBeforeCopiesAreStable, 189),
@@ -55,6 +55,7 @@ const FOUND_BY: [(Defect, u64); 34] = [
     (Defect::SkipStripeLock, 1),
     (Defect::EvictSilently, 1),
     (Defect::SkipSeal, 11),
+    (Defect::TakeOlderCache, 1),
     (Defect::SkipIntentMark, 1),
     (Defect::SkipJournalFlush, 12),
     (Defect::GuardBeforeFlush, 1118),

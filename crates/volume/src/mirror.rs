@@ -79,6 +79,8 @@ pub(crate) struct FoundMirror {
     prepared: Prepared,
     /// The copy that has the newest cache, as a device for whoever reads.
     pub face: Rc<dyn BlockDevice>,
+    /// All that have it as it was left: which of two headers is the newest, they know together.
+    pub faces: Vec<Rc<dyn BlockDevice>>,
 }
 
 impl From<Rc<dyn BlockDevice>> for CacheDevice {
@@ -353,7 +355,9 @@ pub(crate) async fn find(
         prepared = prepare(runtime, devices(&copies), how).await;
     }
     let prepared = prepared.map_err(|error| error.to_string())?;
-    Ok((FoundMirror { prepared, face }, told))
+    let as_left = copies.iter().filter(|copy| copy.generation() == Some(newest.generation));
+    let faces = as_left.filter_map(|copy| Some(Rc::clone(&copy.cache.as_ref()?.1))).collect();
+    Ok((FoundMirror { prepared, face, faces }, told))
 }
 
 /// A device that says that it is a copy, and the cache there, where it can be read.

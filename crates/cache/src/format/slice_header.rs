@@ -99,6 +99,25 @@ impl SliceHeader {
         Self { epoch, is_clean: false, order: None, ..here }
     }
 
+    /// The one that lies in a place: the sequence says which of the two that is. The older one may
+    /// lie over the newer.
+    ///
+    /// # Errors
+    /// As [`Self::decode`], and where it is the other one.
+    pub fn decode_at(
+        bytes: &[u8],
+        cache: Uuid,
+        slice: u16,
+        place: usize,
+    ) -> Result<Self, FormatError> {
+        let found = Self::decode(bytes, cache, slice)?;
+        if found.sequence % 2 != place as u64 {
+            let detail = "the other copy lies in its place";
+            return Err(FormatError::Malformed { what: WHAT, detail });
+        }
+        Ok(found)
+    }
+
     /// # Errors
     /// Where the bytes are no header, a damaged one, a newer one, or one of another slice.
     pub fn decode(bytes: &[u8], cache: Uuid, slice: u16) -> Result<Self, FormatError> {

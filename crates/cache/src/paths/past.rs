@@ -27,8 +27,18 @@ impl Engine {
     /// the blocks it touches.
     pub(crate) async fn change_core(self: &Rc<Self>, request: Request) -> Outcome {
         let run = BlockRun::touching(request.range);
-        let _write = self.begin_core_write(run).await;
+        let write = self.begin_core_write(run).await;
         self.settle_parity(run).await?;
+        let is_discard = request.kind == RequestKind::Discard;
+        self.change_locked(request, run).await?;
+        // The core may keep what is discarded, and what is flushed meanwhile goes there first.
+        if !is_discard {
+            write.done();
+        }
+        Ok(())
+    }
+
+    async fn change_locked(self: &Rc<Self>, request: Request, run: BlockRun) -> Outcome {
         loop {
             match self.next_step(&request, run).await? {
                 Step::Write => return self.write_past(request).await,

@@ -103,7 +103,7 @@ impl Through {
     async fn finish(self) -> Outcome {
         let Self { engine, request, run, survey, begun, record, core, change, failures, .. } = self;
         let _busy = self._busy;
-        let _write = engine.begin_locked_core_write(run, self.guard);
+        let write = engine.begin_locked_core_write(run, self.guard);
         let attempt = engine.throughs.begin();
         let outcome = match core {
             Ok(outcome) => outcome,
@@ -122,6 +122,7 @@ impl Through {
             log.class_of(&request).write.failed += u64::from(outcome.is_err());
         }
         if outcome.is_ok() {
+            write.done();
             engine.latencies.note(Way::WriteThrough, request.range, begun);
         }
         outcome

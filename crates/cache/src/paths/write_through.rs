@@ -45,17 +45,19 @@ impl Engine {
     /// Whole blocks that fit one record.
     async fn write_blocks_through(self: &Rc<Self>, request: &Request) -> Outcome {
         let run = BlockRun::touching(request.range);
-        let _write = self.begin_core_write(run).await;
+        let write = self.begin_core_write(run).await;
         if self.log.borrow().map.counts().replayed > 0 {
             Box::pin(self.settle_parity(run)).await?;
         }
-        self.write_both(request, run, None).await.map(|_| ())
+        self.write_both(request, run, None).await?;
+        write.done();
+        Ok(())
     }
 
     /// Part of one block: the whole block goes to both.
     async fn write_part_through(self: &Rc<Self>, request: Request) -> Outcome {
         let run = BlockRun::touching(request.range);
-        let _write = self.begin_core_write(run).await;
+        let write = self.begin_core_write(run).await;
         self.settle_parity(run).await?;
         loop {
             let fill = FillGuard::begin(self, run);
@@ -64,6 +66,7 @@ impl Engine {
                 .with_flags(request.flags & RequestFlags::FUA)
                 .with_hints(request.hints);
             if self.write_both(&merged, run, Some(&fill)).await? {
+                write.done();
                 return Ok(());
             }
         }

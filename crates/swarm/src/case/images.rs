@@ -1,43 +1,61 @@
-//! A member is copied while a life goes on that is ended by a stop, and then the copy is put back:
-//! nothing old is read as new. The case itself goes on without it.
+//! A member, or the cache, is copied while a life goes on that is ended by a stop, and then the copy
+//! is put back: nothing old is read as new. The case itself goes on without it.
 
 use super::{Case, Offence, quiet};
-use crate::machine::Machine;
+use crate::expect::Excuses;
+use crate::machine::{Disks, Machine};
 use crate::remains::Remains;
-use std::rc::Rc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Lives in which a member is copied: one in so many.
+/// Lives in which something is copied: one in so many.
 const ONE_IN: u64 = 3;
 
 impl Case<'_> {
-    /// When a member is copied in the next life, and which.
-    pub(super) fn draw_copy(&self, machine: &Machine) -> Option<(Duration, usize)> {
+    /// When something is copied in the next life, and what.
+    pub(super) fn draw_copy(&self, machine: &Machine) -> Option<(Duration, Disks)> {
         // Drawn aside: a case is what it is without it.
         let mut aside = self.random.clone().fork().fork().fork();
-        if machine.redundancy() == 0 || !self.is_whole() || !aside.one_in(ONE_IN) {
-            return None;
-        }
+        let is_due = self.is_whole() && aside.one_in(ONE_IN);
         let after = Duration::from_micros(1 << (6 + aside.below(12)));
-        Some((after, *aside.pick(&machine.belonging_members())))
+        let members = machine.belonging_members().into_iter().map(Disks::Member);
+        let copies = machine.belonging_copies().into_iter().map(Disks::CacheCopy);
+        let mut choices = vec![Disks::Cache, Disks::Cache];
+        choices.extend(members.filter(|_| machine.redundancy() > 0));
+        choices.extend(copies);
+        let disks = *aside.pick(&choices);
+        (is_due && !machine.disks(disks).is_empty()).then_some((after, disks))
     }
 
-    /// The copy takes the place of the member, which has gone on meanwhile.
+    /// The copy takes the place of what has gone on meanwhile.
     pub(super) fn check_image(
         &mut self,
         machine: &Machine,
         remains: &Remains,
     ) -> Result<(), Offence> {
         let Some(image) = remains.image.take() else { return Ok(()) };
-        let is_same = Rc::ptr_eq(&machine.members[image.member], &image.of);
-        let belongs = is_same && machine.belonging_members().contains(&image.member);
-        if !belongs || !self.is_whole() {
+        let Some(copy) = machine.with_image(&image).filter(|_| self.is_whole()) else {
             return Ok(());
-        }
-        let mut copy = machine.duplicate();
-        copy.members[image.member] = image.then;
-        self.say(format!("  an older image of member {}", image.member));
+        };
+        let excuses = self.excuses.borrow();
+        let lost = match image.disks {
+            Disks::Member(member) => [member].into(),
+            // Where a header may be damaged nobody can tell how far the cache has lived.
+            Disks::Cache | Disks::CacheCopy(_) if excuses.cache_failed || excuses.cache_damaged => {
+                return Ok(());
+            }
+            Disks::Cache | Disks::CacheCopy(_) => BTreeSet::new(),
+        };
+        let is_last = match image.disks {
+            Disks::Member(_) => false,
+            Disks::Cache => true,
+            Disks::CacheCopy(copy) => excuses.copies.whole().iter().all(|other| *other == copy),
+        };
+        let torn = excuses.torn;
+        drop(excuses);
+        let excuses = Excuses { lost, torn, is_older_cache: is_last, ..Excuses::default() };
+        self.say(format!("  an older image of {}", image.disks));
         let order = quiet(self.random.clone().fork().number(), self.settings.clone());
-        self.check_copy(&copy, order, [image.member].into())
+        self.check_copy(&copy, order, excuses)
     }
 }
