@@ -260,6 +260,12 @@ impl ArrayRecord {
         empty.iter().copied().filter(|role| !is_whole(role)).collect()
     }
 
+    /// Whether it has a role for a member, or has it as a spare.
+    pub fn knows(&self, member: Uuid) -> bool {
+        self.roles.iter().any(|entry| entry.member_uuid == member)
+            || self.spares.iter().any(|spare| spare.member_uuid == member)
+    }
+
     /// Whether it has a member out of use whose own superblock is of event `event_count`, or does
     /// not know it any more. One that it does not know yet joined after it was written.
     pub fn calls_out(&self, member: Uuid, event_count: u64) -> bool {

@@ -175,6 +175,13 @@ fn a_discard_does_not_end_what_a_flush_waits_for() {
     }
 }
 
+/// The seal of an event reached a spare that was about to join, whose name it does not have: after
+/// a cut in the next event one member called it out, and nothing could choose between the two.
+#[test]
+fn a_seal_is_not_written_to_who_is_about_to_join() {
+    assert!(headpond_swarm::run_case(7_000_317, &mut |_| {}).is_ok());
+}
+
 #[test]
 fn a_seed_tells_one_story() {
     let story = |seed| {

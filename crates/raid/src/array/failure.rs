@@ -289,10 +289,14 @@ impl Array {
         self.change_record(|record| record.owner_generation += by).await
     }
 
-    /// Writes a record to every active member that does not carry its event yet.
+    /// Writes a record to every active member that does not carry its event yet. One that is about
+    /// to join, which the record does not know, gets none: it would be called out by whoever keeps
+    /// this record through a cut in the next event.
     async fn write_superblocks(&self, record: &ArrayRecord) {
         let mut members = self.members.present();
         members.retain(|member| member.event_count.get() < record.event_count);
+        let joining = members.extract_if(.., |member| !record.knows(member.uuid));
+        joining.for_each(|member| member.note_superblock(record.event_count));
         let write = |member: &Rc<Member>| {
             let sequence = member.sequence.get() + 1;
             let role = member.role().and_then(|role| self.recorded_role(role));

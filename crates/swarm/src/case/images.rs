@@ -1,5 +1,5 @@
-//! A member, or the cache, is copied while a life goes on that is ended by a stop, and then the copy
-//! is put back: nothing old is read as new. The case itself goes on without it.
+//! A member, or the cache, is copied while a life goes on that is ended by a stop. Then the copy is
+//! put back: nothing old is read as new. The case itself goes on without it.
 
 use super::{Case, Offence, quiet};
 use crate::expect::Excuses;
