@@ -7,8 +7,8 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Request, RequestFlags,
-    RequestKind, Runtime, Submission,
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, Request, RequestFlags, RequestKind, Runtime,
+    Submission,
 };
 use headpond_cache::{
     CleaningConfig, Foundation, Mode, Slice, SliceConfig, SliceStats, create, load,
@@ -18,11 +18,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// After which no timer is set and nothing is under way.
-const QUIET: Duration = Duration::from_secs(2);
+pub const QUIET: Duration = Duration::from_secs(2);
 /// After one of so many records of one block each the log has gone round, and ends where it began.
 const TURNS_OF_THE_LOG: std::ops::Range<u64> = 2600..2750;
 
-fn late(kind: RequestKind, after: Duration) -> FaultRule {
+pub fn late(kind: RequestKind, after: Duration) -> FaultRule {
     FaultRule::on(kind, Fault::Delay(after))
 }
 
@@ -92,7 +92,7 @@ async fn keep_writing(slice: Slice, last: Rc<Cell<u8>>, acknowledged: Rc<Cell<u8
     }
 }
 
-async fn open_in_memory(runtime: &Runtime, core: Rc<dyn BlockDevice>) -> (Slice, FaultControl) {
+pub async fn open_in_memory(runtime: &Runtime, core: Rc<dyn BlockDevice>) -> (Slice, FaultControl) {
     let control = FaultControl::default();
     let ram = Rc::new(RamDevice::new("ram", CACHE_BYTES));
     let superblock = create(&*ram, &options(4096)).await.unwrap();
@@ -101,61 +101,6 @@ async fn open_in_memory(runtime: &Runtime, core: Rc<dyn BlockDevice>) -> (Slice,
     let config = SliceConfig { allow_volatile: true, ..nop() };
     let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
     (opened.unwrap().0, control)
-}
-
-/// A core that takes discards, and does nothing.
-struct KeepsDiscarded(Rc<RamDevice>);
-
-impl BlockDevice for KeepsDiscarded {
-    fn name(&self) -> &DeviceName {
-        self.0.name()
-    }
-
-    fn geometry(&self) -> &Geometry {
-        self.0.geometry()
-    }
-
-    fn submit(&self, request: Request) -> Submission<'_> {
-        match request.kind {
-            RequestKind::Discard => Submission::ready(Ok(())),
-            _ => self.0.submit(request),
-        }
-    }
-}
-
-/// What was kept for the core, for a flush that was under way, ended with a discard of its block:
-/// the flush was acknowledged, and the core had what was older.
-#[test]
-fn a_discard_in_a_cache_that_keeps_order_does_not_end_what_a_flush_waits_for() {
-    simulate(async |runtime| {
-        let core = flushable("core", CORE_BYTES);
-        (&*core as &dyn BlockDevice).write(0, block(7)).await.unwrap();
-        let below = Rc::new(KeepsDiscarded(Rc::clone(&core)));
-        let core_faults = FaultControl::default();
-        let below = Rc::new(FaultDevice::new(below, core_faults.clone(), runtime.clone()));
-        let (slice, _) = open_in_memory(&runtime, below).await;
-        let cleaning = ordered().cleaning;
-        slice.set_config(SliceConfig { cleaning, ..slice.config() }).unwrap();
-        let device: &dyn BlockDevice = &slice;
-        core_faults.add(late(RequestKind::Write, QUIET));
-        let flush = || {
-            let slice = slice.clone();
-            runtime.spawn(async move { (&slice as &dyn BlockDevice).flush().await })
-        };
-        // What is written after the first flush goes to the core when that has all of the first.
-        device.write(4096, block(2)).await.unwrap();
-        let first = flush();
-        runtime.sleep(Duration::from_millis(1)).await;
-        device.write(0, block(1)).await.unwrap();
-        device.write(8192, block(3)).await.unwrap();
-        let second = flush();
-        runtime.sleep(Duration::from_millis(1)).await;
-        device.submit(Request::discard(ByteRange::at(0, 4096))).await.unwrap();
-        first.await.unwrap();
-        second.await.unwrap();
-        let found = byte_at(&*core, 0).await.unwrap();
-        assert!(found <= 1, "{found}");
-    });
 }
 
 /// A block with a newer version on its way to the log was passed over, and the flush was

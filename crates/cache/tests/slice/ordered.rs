@@ -5,10 +5,14 @@
 //! to be that were promised before it was sent.
 
 use crate::bench::{Bench, block, byte_at, flushable, simulate};
+use crate::hunted::{QUIET, late, open_in_memory};
 use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, Machine, options, small_cleaning};
-use headpond_block::decorators::{Fault, FaultRule};
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, ByteRange, Request, RequestFlags, RequestKind, Runtime};
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Request, RequestFlags, RequestKind,
+    Runtime, Submission,
+};
 use headpond_cache::{
     CleaningConfig, CleaningPolicy, Foundation, Mode, OrderStats, Slice, SliceConfig, StripeConfig,
     create,
@@ -469,4 +473,59 @@ mod conclusions {
     fn checkpoints_leave_the_core_a_consistent_past() {
         checkpoints_leave_a_consistent_past(60..90, 100);
     }
+}
+
+/// A core that takes discards, and does nothing.
+struct KeepsDiscarded(Rc<RamDevice>);
+
+impl BlockDevice for KeepsDiscarded {
+    fn name(&self) -> &DeviceName {
+        self.0.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        match request.kind {
+            RequestKind::Discard => Submission::ready(Ok(())),
+            _ => self.0.submit(request),
+        }
+    }
+}
+
+/// What was kept for the core, for a flush that was under way, ended with a discard of its block:
+/// the flush was acknowledged, and the core had what was older.
+#[test]
+fn a_discard_in_a_cache_that_keeps_order_does_not_end_what_a_flush_waits_for() {
+    simulate(async |runtime| {
+        let core = flushable("core", CORE_BYTES);
+        (&*core as &dyn BlockDevice).write(0, block(7)).await.unwrap();
+        let below = Rc::new(KeepsDiscarded(Rc::clone(&core)));
+        let core_faults = FaultControl::default();
+        let below = Rc::new(FaultDevice::new(below, core_faults.clone(), runtime.clone()));
+        let (slice, _) = open_in_memory(&runtime, below).await;
+        let cleaning = crate::checkpoints::ordered().cleaning;
+        slice.set_config(SliceConfig { cleaning, ..slice.config() }).unwrap();
+        let device: &dyn BlockDevice = &slice;
+        core_faults.add(late(RequestKind::Write, QUIET));
+        let flush = || {
+            let slice = slice.clone();
+            runtime.spawn(async move { (&slice as &dyn BlockDevice).flush().await })
+        };
+        // What is written after the first flush goes to the core when that has all of the first.
+        device.write(4096, block(2)).await.unwrap();
+        let first = flush();
+        runtime.sleep(Duration::from_millis(1)).await;
+        device.write(0, block(1)).await.unwrap();
+        device.write(8192, block(3)).await.unwrap();
+        let second = flush();
+        runtime.sleep(Duration::from_millis(1)).await;
+        device.submit(Request::discard(ByteRange::at(0, 4096))).await.unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
+        let found = byte_at(&*core, 0).await.unwrap();
+        assert!(found <= 1, "{found}");
+    });
 }
