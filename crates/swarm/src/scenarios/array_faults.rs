@@ -3,11 +3,14 @@
 use super::rig::{Rig, cached_raid5, once, places_on};
 use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
+use headpond_block::devices::RamDevice;
 use headpond_block::{ByteRange, Cause, DeviceError, RequestKind};
 use headpond_cache::{BlockRun, CoreBlock, Mode};
-use headpond_raid::{ArrayState, Level};
-use headpond_volume::{AlertKind, Tolerance};
+use headpond_raid::{ArrayState, Level, Occupied};
+use headpond_volume::{AlertKind, NewMember, Tolerance};
+use std::rc::Rc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The member, and the place on it, that holds a block of `byte` as data.
 fn member_with(rig: &Rig, byte: u8) -> (usize, ByteRange) {
@@ -223,6 +226,45 @@ pub(super) fn hung_member_is_read_around_at_once_and_evicted_by_a_write() {
         for block in 0..24 {
             scene.expect(block, 2).await;
         }
+    });
+}
+
+/// A member is lost, and what another cannot read while a spare takes the role is lost as well: the
+/// alert says how much, to the byte.
+pub(super) fn what_a_rebuild_could_not_read_is_told_to_the_byte() {
+    const BLOCKS: u64 = 24;
+    let rig = Rig::uncached(Level::Raid5, 3);
+    rig.live(async |scene| {
+        for block in 0..BLOCKS {
+            scene.promise(block, 1 + block as u8).await;
+        }
+        let (member, range) = member_with(&rig, 4);
+        let lost = (member + 1) % 3;
+        scene.lose_member(lost);
+        scene.promise(BLOCKS, 200).await;
+        scene.controls.members[member].add(unreadable(range));
+        let device =
+            Rc::new(RamDevice::with_geometry("m3", rig.machine.members[0].geometry().clone()));
+        let new = NewMember {
+            word: "m3".into(),
+            device,
+            uuid: Uuid::from_u128(3),
+            occupied: Occupied::Overwrite,
+        };
+        scene.volume.add_spare(None, new).await.expect("takes the spare");
+        while scene.volume.status().array.state != ArrayState::Healthy {
+            scene.runtime.sleep(super::rig::A_WHILE).await;
+        }
+        let told = scene.alert(AlertKind::LostBlocks);
+        let mut unreadable = 0;
+        for block in 0..BLOCKS {
+            match scene.read(block).await {
+                Ok(found) => assert_eq!(u64::from(found), 1 + block),
+                Err(_) => unreadable += 1,
+            }
+        }
+        assert_eq!(told.at_risk.bytes, unreadable * 4096, "{told}");
+        assert!(unreadable > 0 && told.at_risk.what.contains(&told.at_risk.bytes.to_string()));
     });
 }
 

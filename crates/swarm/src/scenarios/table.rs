@@ -275,6 +275,7 @@ table! {
         test ARRAY_SPARES::a_spare_that_fails_leaves_the_role_to_whoever_has_it;
     }
     Row(34) "latent error during rebuild" {
+        scenario array_faults::what_a_rebuild_could_not_read_is_told_to_the_byte;
         test ARRAY_LOST::
             a_rebuild_goes_on_past_unreadable_sectors_and_exactly_what_depends_on_them_is_lost;
         test ARRAY_LOST_CUTS::

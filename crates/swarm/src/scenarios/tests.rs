@@ -108,6 +108,7 @@ fn every_scenario_is_a_test_of_its_own_name() {
 
 each! {
     flushed_and_fua_writes_outlive_a_cut_in_every_mode
+    what_a_rebuild_could_not_read_is_told_to_the_byte
     write_past_a_dirty_block_cut_anywhere_leaves_the_old_block_or_the_new
     torn_block_that_nobody_promised_gives_way_to_the_version_before
     torn_block_that_was_promised_is_an_error_until_it_is_written_again
