@@ -385,6 +385,9 @@ impl Engine {
 
     /// Has those who make room work for it, and gives out by the clock what they make.
     fn wait_for_room(self: &Rc<Self>, full: &[Refusal]) {
+        if full.contains(&Refusal::FullOfDirty) {
+            self.log.borrow_mut().note_no_room();
+        }
         self.turn_away();
         self.wait_for_cleaner();
         // Relief makes room in small gos, of which there is nothing to even out.

@@ -226,7 +226,7 @@ pub struct Log {
     has_opened_segment: bool,
     reach: Reach,
     /// Reclaim drives out what a reader could still want.
-    is_evicting: bool,
+    is_crowded: bool,
 }
 
 impl Log {
@@ -293,7 +293,7 @@ impl Log {
             pool_throttle: Throttle::default(),
             has_opened_segment: false,
             reach: Reach::default(),
-            is_evicting: false,
+            is_crowded: false,
         }
     }
 

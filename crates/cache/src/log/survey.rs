@@ -81,14 +81,15 @@ impl Log {
         if counts.dirty + counts.pending_dirty == 0 && !self.is_lost_in(run) {
             return Vec::new();
         }
-        let mut runs: Vec<BlockRun> = Vec::new();
-        for block in self.known_in(run).into_iter().filter(|block| self.is_lacking(*block)) {
-            match runs.last_mut() {
-                Some(last) if last.end() == block && last.count < most => last.count += 1,
-                _ => runs.push(BlockRun { first: block, count: 1 }),
-            }
-        }
-        runs
+        let known = self.known_in(run).into_iter();
+        runs_of(known.filter(|block| self.is_lacking(*block)), most)
+    }
+
+    /// The runs in a run of which the core lacks something, or may lack it after a power cut, or
+    /// which the cache has lost.
+    pub fn unsafe_in(&self, run: BlockRun) -> Vec<BlockRun> {
+        let known = self.known_in(run).into_iter();
+        runs_of(known.filter(|block| !self.is_settled(*block)), u64::MAX)
     }
 
     /// Whether the core lacks what is newest of a block, or the cache has lost it.
@@ -187,4 +188,16 @@ impl Log {
             false => Ok(()),
         }
     }
+}
+
+/// Blocks that ascend as runs of at most so many.
+fn runs_of(blocks: impl Iterator<Item = CoreBlock>, most: u64) -> Vec<BlockRun> {
+    let mut runs: Vec<BlockRun> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(last) if last.end() == block && last.count < most => last.count += 1,
+            _ => runs.push(BlockRun { first: block, count: 1 }),
+        }
+    }
+    runs
 }

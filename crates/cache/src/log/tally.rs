@@ -8,7 +8,8 @@ use crate::stats::{BypassReason, ClassStats, CoreStats, Counters, RequestStats};
 use crate::types::CoreBlock;
 use headpond_block::{BLOCK_BYTES, Request};
 
-/// A cache that drives out what it holds counts as full down to this share of what may be dirty.
+/// A cache that drives out what it holds, or had no room for a write, counts as full down to this
+/// share of what may be dirty.
 const FULL_DOWN_TO_PERCENT: u64 = 50;
 
 impl Log {
@@ -16,12 +17,13 @@ impl Log {
     ///
     /// The log goes round long before the last place is mapped, how long before depends on its
     /// size: it counts as full from the first time that reclaim drove a clean block out, and when
-    /// whoever enters makes somebody else leave.
+    /// whoever enters makes somebody else leave. So it does from the first write that found too much
+    /// dirty: what the cleaner frees then is for those who wait, and not for the next stream.
     pub fn filling(&self) -> Filling {
         let percent = self.mapped_percent();
         let is_full = percent >= 100
             || self.is_full_of_residents()
-            || self.is_evicting && percent >= FULL_DOWN_TO_PERCENT;
+            || self.is_crowded && percent >= FULL_DOWN_TO_PERCENT;
         Filling { percent: if is_full { 100 } else { percent }, is_full }
     }
 
@@ -33,10 +35,15 @@ impl Log {
     /// Reclaim is about to drop clean blocks, or has nothing to drop.
     pub fn note_eviction(&mut self, dropped: u64) {
         if self.mapped_percent() < FULL_DOWN_TO_PERCENT {
-            self.is_evicting = false;
+            self.is_crowded = false;
         } else if dropped > 0 {
-            self.is_evicting = true;
+            self.is_crowded = true;
         }
+    }
+
+    /// A write waits for dirty data to become clean.
+    pub fn note_no_room(&mut self) {
+        self.is_crowded = true;
     }
 
     pub(crate) fn count_read(&mut self, request: &Request, hits: u64, blocks: u64) {

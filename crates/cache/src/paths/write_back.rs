@@ -224,11 +224,22 @@ impl Engine {
         } else {
             self.log.borrow().survey(run)
         };
-        // Over blocks that the core lacks the log is the shorter way that loses nothing.
-        if survey.unsafe_at_core == 0 && bypassed.get().is_none() && !keeps_order {
-            bypassed.set(wanted.or_else(|| self.refuses_write(request, survey)));
-        }
         let mode = self.mode();
+        if bypassed.get().is_none() && !keeps_order {
+            let refusal = wanted.or_else(|| self.refuses_write(request, survey));
+            match refusal {
+                Some(reason) if survey.unsafe_at_core > 0 => {
+                    // What the core lacks is written to the log all the same, which is the shorter
+                    // way that loses nothing.
+                    if survey.unsafe_at_core < run.count && self.may_divide(request, survey, run) {
+                        let outcome = Box::pin(self.write_divided(request, run)).await;
+                        let bypassed = Some(reason);
+                        return (outcome, Written { bypassed, survey, is_both: false });
+                    }
+                }
+                refusal => bypassed.set(refusal),
+            }
+        }
         if sends_past(mode, survey, run) {
             bypassed.set(Some(self.reason_of_mode()));
         }
@@ -240,6 +251,42 @@ impl Engine {
             None => Box::pin(self.write_back_parts(request, &bypassed)).await,
         };
         (outcome, Written { bypassed: bypassed.get(), survey, is_both })
+    }
+
+    /// Whether a write may go to the log and past it, a part to each.
+    fn may_divide(&self, request: &Request, survey: Survey, run: BlockRun) -> bool {
+        let mode = self.mode();
+        request.range.is_aligned(BLOCK_BYTES)
+            && mode.makes_dirt()
+            && !sends_past(mode, survey, run)
+            && !(request.is_fua() && self.cache_is_volatile())
+    }
+
+    /// What the core lacks is written over in the log, where it takes no room; the rest goes past
+    /// it. Whole in the log, a stream would wait for the room of all of it for the sake of a block.
+    async fn write_divided(self: &Rc<Self>, request: &Request, run: BlockRun) -> Outcome {
+        let lacking = self.log.borrow().unsafe_in(run);
+        let mut parts = Vec::with_capacity(2 * lacking.len() + 1);
+        let mut next = run.first;
+        for in_log in lacking {
+            let before = BlockRun { first: next, count: in_log.first.0 - next.0 };
+            parts.extend([(before, false), (in_log, true)]);
+            next = in_log.end();
+        }
+        parts.push((BlockRun { first: next, count: run.end().0 - next.0 }, false));
+        let bypassed = Cell::new(None);
+        let parts =
+            parts.into_iter().filter(|(part, _)| part.count > 0).map(|(part, is_in_log)| {
+                let (range, bypassed) = (part.range(), &bypassed);
+                let part = request.part(range, range.start());
+                Submission::pending(async move {
+                    match is_in_log {
+                        true => self.write_back_parts(&part, bypassed).await,
+                        false => self.change_core(part).await,
+                    }
+                })
+            });
+        join_all(parts.collect()).await.into_iter().collect()
     }
 
     async fn write_back_parts(self: &Rc<Self>, request: &Request, bypassed: &Bypassed) -> Outcome {

@@ -56,6 +56,7 @@ pub struct Drive {
     /// Cached writes that wait for room.
     roomless: VecDeque<Waiting>,
     flushes: Vec<PendingFlush>,
+    last_flush: u64,
     answers: BinaryHeap<Reverse<Answer>>,
 }
 
@@ -82,15 +83,14 @@ struct Job {
 enum Work {
     Read(Tag),
     Write(Tag),
-    /// Writes back cached data; the number of its oldest write.
+    /// Writes back cached data of this interval, and perhaps of later ones.
     Destage(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct PendingFlush {
+    /// Writes of the intervals before that which begins with it must be on the medium.
     tag: Tag,
-    /// Writes with numbers up to here must be on the medium.
-    up_to: u64,
     ready: u64,
 }
 
@@ -180,6 +180,7 @@ impl Drive {
             outside: VecDeque::new(),
             roomless: VecDeque::new(),
             flushes: Vec::new(),
+            last_flush: 0,
             answers: BinaryHeap::new(),
             model,
         }
@@ -286,8 +287,8 @@ impl Drive {
     }
 
     fn accept_flush(&mut self, flush: Waiting) {
-        let up_to = flush.tag.0;
-        self.flushes.push(PendingFlush { tag: flush.tag, up_to, ready: flush.ready });
+        self.last_flush = flush.tag.0;
+        self.flushes.push(PendingFlush { tag: flush.tag, ready: flush.ready });
         self.finish_flushes(flush.ready);
     }
 
@@ -307,8 +308,18 @@ impl Drive {
         if self.cache.is_empty() {
             self.idle_since = self.idle_since.max(at);
         }
-        self.cache.insert(write.range, write.tag.0);
+        self.cache.insert(write.range, self.interval_of(write.tag));
         self.answer(write.tag, at);
+    }
+
+    /// Named after the flush that came before; of those that are answered none needs to be told
+    /// from the next.
+    fn interval_of(&self, write: Tag) -> u64 {
+        if write.0 > self.last_flush {
+            return self.last_flush;
+        }
+        let before = self.flushes.iter().map(|flush| flush.tag.0).filter(|tag| *tag < write.0);
+        before.max().unwrap_or(0)
     }
 
     fn answer(&mut self, tag: Tag, at: u64) {
@@ -371,9 +382,11 @@ impl Drive {
             return nearest.map(|(_, choice)| choice);
         }
         let around = heads.last();
+        // What came after a flush waits for what that waits for: a stream would always be nearer.
+        let waited_for = self.flushes.iter().map(|flush| flush.tag.0).min();
         let dirty = self
             .cache
-            .near(around, DESTAGE_CANDIDATES)
+            .near(around, DESTAGE_CANDIDATES, waited_for)
             .map(|start| (heads.reach(start, self.now, Purpose::Write), Choice::Destage(start)));
         nearest.into_iter().chain(dirty).min_by_key(|(starts, _)| *starts).map(|(_, choice)| choice)
     }
@@ -526,7 +539,7 @@ impl Drive {
         let oldest = self.cache.oldest().into_iter().chain(destaging).min();
         let flushes = std::mem::take(&mut self.flushes);
         for flush in flushes {
-            if oldest.is_none_or(|oldest| oldest > flush.up_to) {
+            if oldest.is_none_or(|oldest| oldest >= flush.tag.0) {
                 self.answer(flush.tag, flush.ready.max(at));
             } else {
                 self.flushes.push(flush);

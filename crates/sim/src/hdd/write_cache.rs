@@ -1,17 +1,26 @@
 //! Data that the drive has acknowledged and not yet written: contiguous runs, ordered by address.
 //!
-//! **Invariants**: runs do not touch each other; `sectors` is their sum. A run's number is that of
-//! the oldest write in it, so that a flush waits for everything that came before it.
+//! A write belongs to the interval between two flushes in which it came. A flush waits for what is
+//! of an interval before it, and for nothing that comes later, though it lies in the same run.
+//!
+//! **Invariants**: runs do not touch each other; `sectors` is their sum. The parts of a run follow
+//! each other without gaps, and neighbours are of different intervals. What was written over
+//! something that a flush waits for is waited for in its place.
 
 use super::layout::Sector;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-#[derive(Clone, Copy, Debug)]
-struct Run {
+/// Part of a run that was written in one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
     end: Sector,
-    oldest: u64,
+    interval: u64,
 }
+
+/// The parts of a run, ascending; the first begins where the run does.
+type Run = SmallVec<[Part; 2]>;
 
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
@@ -19,6 +28,21 @@ pub(super) struct WriteCache {
     sectors: u64,
     sectors_max: u64,
     runs_max: usize,
+}
+
+fn end_of(run: &Run) -> Sector {
+    run.last().expect("a run has parts").end
+}
+
+fn oldest_of(run: &Run) -> u64 {
+    run.iter().map(|part| part.interval).min().expect("a run has parts")
+}
+
+fn push(run: &mut Run, part: Part) {
+    match run.last_mut() {
+        Some(last) if last.interval == part.interval => last.end = part.end,
+        _ => run.push(part),
+    }
 }
 
 impl WriteCache {
@@ -40,74 +64,116 @@ impl WriteCache {
         sectors <= self.sectors_max
     }
 
-    /// Takes in the write numbered `number`, over and next to what is there.
-    pub(super) fn insert(&mut self, range: Range<Sector>, number: u64) {
+    /// Takes in a write of this interval, which is none before the last, over and next to what is
+    /// there.
+    pub(super) fn insert(&mut self, range: Range<Sector>, interval: u64) {
         let mut merged = range;
-        let mut oldest = number;
-        while let Some((start, run)) = self.touching(&merged) {
-            self.remove_run(start);
-            merged = merged.start.min(start)..merged.end.max(run.end);
-            oldest = oldest.min(run.oldest);
+        let mut before: SmallVec<[(Sector, Run); 2]> = SmallVec::new();
+        while let Some(start) = self.touching(&merged) {
+            let run = self.remove_run(start);
+            merged = merged.start.min(start)..merged.end.max(end_of(&run));
+            before.push((start, run));
         }
-        self.add_run(merged, oldest);
+        before.sort_unstable_by_key(|(start, _)| *start);
+        let (mut run, mut at) = (Run::new(), merged.start);
+        for (start, parts) in before {
+            if at < start {
+                push(&mut run, Part { end: start, interval });
+            }
+            at = end_of(&parts);
+            parts.into_iter().for_each(|part| push(&mut run, part));
+        }
+        if at < merged.end {
+            push(&mut run, Part { end: merged.end, interval });
+        }
+        self.add_run(merged.start, run);
     }
 
     pub(super) fn contains(&self, range: &Range<Sector>) -> bool {
         let before = self.runs.range(..=range.start).next_back();
-        before.is_some_and(|(_, run)| range.end <= run.end)
+        before.is_some_and(|(_, run)| range.end <= end_of(run))
     }
 
     /// Drops what a write past the cache replaces.
     pub(super) fn remove(&mut self, range: &Range<Sector>) {
-        while let Some((start, run)) = self.overlapping(range) {
-            self.remove_run(start);
-            self.add_run(start..range.start, run.oldest);
-            self.add_run(range.end..run.end, run.oldest);
+        while let Some(start) = self.overlapping(range) {
+            let run = self.remove_run(start);
+            let (before, rest) = split(start, run, range.start);
+            let (_, after) = split(range.start.max(start), rest, range.end);
+            self.add_run(start, before);
+            self.add_run(range.end, after);
         }
     }
 
-    /// Takes up to `sectors_max` sectors out of the run at `start`, for writing.
+    /// Takes up to `sectors_max` sectors out of the run at `start`, for writing; with the oldest
+    /// interval of which they are.
     pub(super) fn take(&mut self, start: Sector, sectors_max: u64) -> (Range<Sector>, u64) {
-        let run = self.runs[&start];
-        let end = run.end.min(start + sectors_max);
-        self.remove_run(start);
-        self.add_run(end..run.end, run.oldest);
-        (start..end, run.oldest)
+        let run = self.remove_run(start);
+        let end = end_of(&run).min(start + sectors_max);
+        let (taken, left) = split(start, run, end);
+        self.add_run(end, left);
+        (start..end, oldest_of(&taken))
     }
 
-    /// Starts of the runs nearest to `around` in address, at most `count` on either side.
-    pub(super) fn near(&self, around: Sector, count: usize) -> impl Iterator<Item = Sector> {
-        let after = self.runs.range(around..).take(count);
-        let before = self.runs.range(..around).rev().take(count);
-        after.chain(before).map(|(start, _)| *start)
+    /// Starts of the runs nearest to `around` in address, at most `count` on either side; with
+    /// `before`, of those that have something of an earlier interval.
+    pub(super) fn near(
+        &self,
+        around: Sector,
+        count: usize,
+        before: Option<u64>,
+    ) -> impl Iterator<Item = Sector> {
+        let is_due =
+            move |(_, run): &(&Sector, &Run)| before.is_none_or(|before| oldest_of(run) < before);
+        let behind = self.runs.range(around..).filter(is_due).take(count);
+        let ahead = self.runs.range(..around).rev().filter(is_due).take(count);
+        behind.chain(ahead).map(|(start, _)| *start)
     }
 
-    /// The number of the oldest write that is not on the medium.
+    /// The oldest interval of which something is not on the medium.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.runs.values().map(|run| run.oldest).min()
+        self.runs.values().map(oldest_of).min()
     }
 
-    fn touching(&self, range: &Range<Sector>) -> Option<(Sector, Run)> {
+    fn touching(&self, range: &Range<Sector>) -> Option<Sector> {
         let (start, run) = self.runs.range(..=range.end).next_back()?;
-        (run.end >= range.start).then_some((*start, *run))
+        (end_of(run) >= range.start).then_some(*start)
     }
 
-    fn overlapping(&self, range: &Range<Sector>) -> Option<(Sector, Run)> {
+    fn overlapping(&self, range: &Range<Sector>) -> Option<Sector> {
         let (start, run) = self.runs.range(..range.end).next_back()?;
-        (run.end > range.start).then_some((*start, *run))
+        (end_of(run) > range.start).then_some(*start)
     }
 
-    fn add_run(&mut self, range: Range<Sector>, oldest: u64) {
-        if range.start < range.end {
-            self.sectors += range.end - range.start;
-            self.runs.insert(range.start, Run { end: range.end, oldest });
+    fn add_run(&mut self, start: Sector, run: Run) {
+        if let Some(last) = run.last() {
+            self.sectors += last.end - start;
+            self.runs.insert(start, run);
         }
     }
 
-    fn remove_run(&mut self, start: Sector) {
+    fn remove_run(&mut self, start: Sector) -> Run {
         let run = self.runs.remove(&start).expect("a run starts there");
-        self.sectors -= run.end - start;
+        self.sectors -= end_of(&run) - start;
+        run
     }
+}
+
+/// What of a run that begins at `start` lies before `at`, and what from there on; either may be
+/// nothing.
+fn split(start: Sector, run: Run, at: Sector) -> (Run, Run) {
+    let (mut before, mut after) = (Run::new(), Run::new());
+    let mut from = start;
+    for part in run {
+        if from < at {
+            push(&mut before, Part { end: part.end.min(at), ..part });
+        }
+        if part.end > at {
+            push(&mut after, part);
+        }
+        from = part.end;
+    }
+    (before, after)
 }
 
 #[cfg(test)]
@@ -117,14 +183,31 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn neighbours_merge_and_keep_the_oldest_number() {
+    fn neighbours_merge_and_keep_their_intervals() {
         let mut cache = WriteCache::new(1000, 10);
-        cache.insert(8..16, 5);
+        cache.insert(8..16, 3);
         cache.insert(24..32, 3);
-        cache.insert(16..24, 9);
-        assert_eq!(cache.near(0, 9).collect::<Vec<_>>(), [8]);
-        assert_eq!(cache.take(8, 100), (8..32, 3));
+        cache.insert(16..24, 5);
+        assert_eq!(cache.near(0, 9, None).collect::<Vec<_>>(), [8]);
+        assert_eq!(cache.take(8, 10), (8..18, 3));
+        assert_eq!(cache.take(18, 6), (18..24, 5));
+        assert_eq!(cache.take(24, 100), (24..32, 3));
         assert!(cache.is_empty());
+    }
+
+    /// A stream that goes on behind what a flush waits for: that is over when it is written.
+    #[test]
+    fn what_comes_after_a_flush_is_not_waited_for() {
+        let mut cache = WriteCache::new(1000, 10);
+        cache.insert(0..8, 0);
+        cache.insert(8..16, 1);
+        // Over what is waited for: the new contents are waited for in its place.
+        cache.insert(4..6, 1);
+        assert_eq!(cache.oldest(), Some(0));
+        assert_eq!(cache.near(0, 9, Some(1)).collect::<Vec<_>>(), [0]);
+        assert_eq!(cache.take(0, 8), (0..8, 0));
+        assert_eq!(cache.oldest(), Some(1));
+        assert_eq!(cache.near(0, 9, Some(1)).count(), 0);
     }
 
     proptest! {
