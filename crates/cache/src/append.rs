@@ -50,7 +50,8 @@ pub(crate) enum Verdict {
     Failed,
     /// What the caller knew about the blocks no longer holds; nothing was written.
     Spoiled,
-    /// As much is dirty as may be, and the wait is over; nothing was written.
+    /// As much is dirty as may be, or the log has no room, and the wait is over; nothing was
+    /// written.
     FullOfDirty,
     /// The map has no extents left for lines in so many pieces, and the wait is over; nothing was
     /// written.
@@ -107,6 +108,11 @@ impl Waiting {
 impl Queue {
     pub fn len(&self) -> usize {
         self.waiting.borrow().len()
+    }
+
+    /// Of whoever is first.
+    pub fn first_blocks(&self) -> u64 {
+        self.waiting.borrow().front().map_or(0, |first| first.wanted.run.count)
     }
 
     /// Answers all who wait that there is no log any more.
@@ -298,6 +304,7 @@ impl Engine {
             Err(Refusal::NoSpace) => {
                 self.reclaim_wanted.notify_all();
                 self.turn_away();
+                self.time_waiting();
                 self.form_from(|purpose| matches!(purpose, Purpose::Tombstone { .. })).ok()?
             }
             formed => formed.ok()?,
@@ -416,6 +423,10 @@ impl Engine {
     /// Wakes the cleaner, and sees to it that nobody waits longer than allowed.
     fn wait_for_cleaner(self: &Rc<Self>) {
         self.want_relief();
+        self.time_waiting();
+    }
+
+    fn time_waiting(self: &Rc<Self>) {
         if !self.queue.is_timed.replace(true) {
             let (engine, runtime) = (Rc::downgrade(self), self.runtime.clone());
             drop(self.runtime.spawn(async move {
@@ -488,9 +499,10 @@ impl Engine {
 /// How a wait ends that was for this and took too long.
 fn verdict_of(refusal: Refusal) -> Option<Verdict> {
     match refusal {
-        Refusal::FullOfDirty => Some(Verdict::FullOfDirty),
+        // Reclaim waits for the core as the cleaner does.
+        Refusal::FullOfDirty | Refusal::NoSpace => Some(Verdict::FullOfDirty),
         Refusal::Scattered => Some(Verdict::Scattered),
-        Refusal::NoSpace | Refusal::Spoiled => None,
+        Refusal::Spoiled => None,
     }
 }
 

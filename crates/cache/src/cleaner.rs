@@ -87,6 +87,8 @@ pub(crate) struct Progress {
     courtesy: RefCell<Courtesy>,
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
+    /// The last flush of the core took so long.
+    pub flush_took: Cell<Duration>,
     /// Who has the core flushed, and no writes begun meanwhile.
     flushing: Cell<u32>,
     /// How often what the core has of blocks came into doubt: a flush failed, or they were about
@@ -123,6 +125,7 @@ impl Progress {
             courtesy: RefCell::default(),
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
+            flush_took: Cell::default(),
             flushing: Cell::default(),
             doubts: Cell::default(),
             unrecorded: RefCell::default(),

@@ -13,11 +13,15 @@ use super::batches::{Batch, Task};
 use crate::cleaning::{Age, Dirt, Walk};
 use crate::engine::Engine;
 use crate::line_map::Version;
+use crate::types::CoreBlock;
 use smallvec::smallvec;
 use std::cell::Cell;
 use std::rc::Rc;
 
 const BLOCKS: usize = 32;
+/// What lies side by side goes in one write, and counts as one: a cache that is full of streams
+/// gives room as fast as the core takes them.
+const BLOCKS_SIDE_BY_SIDE: usize = 2048;
 
 /// Where the relief is.
 #[derive(Default)]
@@ -43,30 +47,54 @@ impl Engine {
         if !self.cleaning.policy.borrow().wants_relief() || self.is_resting() {
             return;
         }
-        if relief.in_flight.get() > 0 {
+        let in_flight = relief.in_flight.get();
+        if in_flight as usize > BLOCKS / 2 {
             // Who wanted it meanwhile is not forgotten.
             return relief.is_wanted.set(is_wanted);
         }
         // Where there is room but for what the core has to flush first, more would not help.
-        if !is_wanted || self.log.borrow().has_room_after_flush(BLOCKS as u64) {
+        // Nobody gets by who is first in the queue and finds too little.
+        let needed = self.queue.first_blocks().max(BLOCKS as u64);
+        if !is_wanted || self.log.borrow().has_room_after_flush(needed) {
             return;
         }
-        let alone = |version| (Task::Relieve, smallvec![version]);
-        let batches: Vec<(Task, Batch)> = self.choose_oldest().into_iter().map(alone).collect();
-        relief.in_flight.set(batches.len() as u32);
-        let begun = batches.into_iter().map(|(task, batch)| self.begun(task, batch)).collect();
+        let batches = self.side_by_side(self.choose_oldest());
+        relief.in_flight.set(in_flight + batches.len() as u32);
+        let begun = batches.into_iter().map(|batch| self.begun(Task::Relieve, batch)).collect();
         self.begin(begun);
+    }
+
+    /// Versions, which ascend, as they are written.
+    fn side_by_side(&self, versions: Vec<Version>) -> Vec<Batch> {
+        let (reach, mut batches) = (self.reach(), Vec::<Batch>::new());
+        for version in versions {
+            match batches.last_mut() {
+                Some(batch) if reach.goes_on(batch, version.block) => batch.push(version),
+                _ => batches.push(smallvec![version]),
+            }
+        }
+        batches
     }
 
     fn choose_oldest(&self) -> Vec<Version> {
         let mut walked = self.cleaning.relief.walked.get();
         let mut log = self.log.borrow_mut();
         let head = log.age_now();
-        let mut blocks = log.oldest(&mut walked, head, Walk::of(BLOCKS));
-        if blocks.is_empty() {
-            // Perhaps something behind has become dirty again.
-            walked = Age::default();
-            blocks = log.oldest(&mut walked, head, Walk::of(BLOCKS));
+        let mut blocks: Vec<CoreBlock> = Vec::new();
+        let (mut runs, mut is_again) = (0, false);
+        while runs < BLOCKS && blocks.len() < BLOCKS_SIDE_BY_SIDE {
+            let more = log.oldest(&mut walked, head, Walk::of(BLOCKS));
+            if more.is_empty() {
+                if is_again || !blocks.is_empty() {
+                    break;
+                }
+                // Perhaps something behind has become dirty again.
+                (walked, is_again) = (Age::default(), true);
+            }
+            for block in more {
+                runs += usize::from(blocks.last().is_none_or(|last| last.0 + 1 != block.0));
+                blocks.push(block);
+            }
         }
         self.cleaning.relief.walked.set(walked);
         blocks.sort_unstable();

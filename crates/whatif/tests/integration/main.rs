@@ -11,3 +11,4 @@ mod replay;
 mod simulate;
 mod small_cache;
 mod stacks;
+mod starving;
