@@ -11,8 +11,7 @@ use crate::log::{Log, Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempt;
-use headpond_block::sync::join_all;
-use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
+use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -35,11 +34,40 @@ impl Engine {
         if cut.middle == request.range && cut.middle.len() <= chunk {
             return self.write_blocks_through(request).await;
         }
-        let pieces = cut.middle.split_at_multiples(chunk).map(|piece| {
+        if cut.middle.is_empty() {
+            return Ok(());
+        }
+        let middle = request.part(cut.middle, cut.middle.start());
+        Box::pin(self.write_long_through(&middle, chunk)).await
+    }
+
+    /// Whole blocks that need several records. The core is given them as one: an array writes whole
+    /// stripes then, and reads nothing for their parity.
+    async fn write_long_through(self: &Rc<Self>, request: &Request, chunk: u64) -> Outcome {
+        let run = BlockRun::touching(request.range);
+        let write = self.begin_core_write(run).await;
+        self.settle_parity(run).await?;
+        let failures = self.core_flushes.failures();
+        let pieces: Vec<_> = request.range.split_at_multiples(chunk).collect();
+        let records = pieces.into_iter().map(|piece| {
             let part = request.part(piece, piece.start());
-            Submission::pending(async move { self.write_blocks_through(&part).await })
+            let run = BlockRun::touching(piece);
+            let (buffers, is_promise) = (part.buffers.clone(), part.is_fua());
+            let (purpose, class) = (Purpose::WriteThrough, id_of(&part));
+            let wanted = Wanted { run, purpose, buffers, is_promise, guard: None, class };
+            (part, run, self.throughs.begin(), self.begin_append(wanted))
         });
-        join_all(pieces.collect()).await.into_iter().collect()
+        let records: Vec<_> = records.collect();
+        let outcome = self.write_core(request.clone()).await;
+        let mut all = Ok(());
+        for (part, run, attempt, verdict) in records {
+            let is_recorded = matches!(verdict.await, Some(Verdict::Written));
+            let answer = CoreAnswer { outcome: outcome.clone(), failures, attempt };
+            all = all.and(self.conclude_through(&part, run, is_recorded, answer).await);
+        }
+        all?;
+        write.done();
+        Ok(())
     }
 
     /// Whole blocks that fit one record.

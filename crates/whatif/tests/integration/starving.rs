@@ -31,6 +31,8 @@ const CLASSES: [&str; 2] = ["", "classes = \"only:request_size:le:64K\"\n"];
 struct Cell {
     name: String,
     cache: String,
+    /// The share of the array's small requests that are to be served at least.
+    floor: f64,
 }
 
 fn cell(mode: &str, cutoff: &str, cleaning: &str, classes: &str) -> Cell {
@@ -38,7 +40,11 @@ fn cell(mode: &str, cutoff: &str, cleaning: &str, classes: &str) -> Cell {
         "[cache]\nsize = \"256M\"\nmode = \"{mode}\"\nseq_cutoff = \"{cutoff}\"\n{classes}[cache.cleaning]\n{cleaning}\n"
     );
     let who = if classes.is_empty() { "all" } else { "small" };
-    Cell { name: format!("{mode}, {cutoff}, {cleaning:?}, {who}"), cache }
+    // All of a stream enters, and has the array flushed for its room: it goes faster, at the cost
+    // of the small writes.
+    let is_flushed = (mode, cutoff, classes) == ("write-through", "never", "");
+    let floor = if is_flushed { 0.5 } else { CHANCE };
+    Cell { name: format!("{mode}, {cutoff}, {cleaning:?}, {who}"), cache, floor }
 }
 
 /// The small job's requests a second, and how long anybody waited, without the cache and with each.
@@ -73,7 +79,7 @@ fn check(mix: &str, cells: &[Cell]) {
     for (cell, outcome) in cells.iter().zip(cached) {
         let (small, longest) = (iops(&outcome.jobs[1]), longest_us(outcome));
         println!("{}: {small:.0}/s, at most {:.0} ms", cell.name, longest / 1e3);
-        if longest > 2.0 * FULL_WAIT_US || small < CHANCE * alone {
+        if longest > 2.0 * FULL_WAIT_US || small < cell.floor * alone {
             wrong.push(format!(
                 "{}: {small:.0}/s of {alone:.0}, {:.0} ms",
                 cell.name,
