@@ -172,12 +172,14 @@ impl Engine {
         self.cleaning_wanted.notify_all();
     }
 
-    /// Flushes the core after the set interval, one flush at a time, and after eight times what the
-    /// last one took where nobody waits for what it gives: disks that are flushed all the time write
-    /// back their caches before they read, and small writes of parity wait for reads. Meanwhile no core write is
+    /// Flushes the core after the set interval, one flush at a time. Meanwhile no core write is
     /// started: a drive that sorts its writes would keep the oldest waiting behind ever newer ones,
     /// and the flush with them (40 modelled drives: 1,750 blocks a second with the pause, 1,380
     /// without).
+    ///
+    /// Where nobody waits for what it gives, the next one comes after eight times what the last one
+    /// took: disks that are flushed all the time write their caches back before they read, and
+    /// small writes, which wait for reads of parity, get a third of what they have without.
     pub(crate) fn schedule_core_flush_later(self: &Rc<Self>) {
         if self.cleaning.flush_is_due.replace(true) {
             return;

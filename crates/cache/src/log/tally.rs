@@ -17,8 +17,8 @@ impl Log {
     ///
     /// The log goes round long before the last place is mapped, how long before depends on its
     /// size: it counts as full from the first time that reclaim drove a clean block out, and when
-    /// whoever enters makes somebody else leave. So it does from the first write that found too much
-    /// dirty: what the cleaner frees then is for those who wait, and not for the next stream.
+    /// whoever enters makes somebody else leave. So it does from the first write that found too
+    /// much dirty: what the cleaner frees then is for those who wait, not for the next stream.
     pub fn filling(&self) -> Filling {
         let percent = self.mapped_percent();
         let is_full = percent >= 100
