@@ -3,6 +3,7 @@
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result, bail};
+use headpond_volume::check_name;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
@@ -31,6 +32,7 @@ impl Client {
     /// # Errors
     /// Where the volume is not known.
     pub fn of(places: &Places, volume: &str) -> Result<Self> {
+        check_name(volume)?;
         if !places.exists(volume) {
             places.load(volume)?;
         }

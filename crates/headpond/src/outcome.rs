@@ -1,5 +1,6 @@
 //! How a run of the program ends: its exit code, and how an error is told.
 
+use crate::telling::plain;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -79,7 +80,7 @@ pub fn report(error: &anyhow::Error) -> Exit {
     let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
     let exit = failure.map_or(Exit::Error, |failure| failure.exit);
     let word = if exit == Exit::Refused { "refused" } else { "error" };
-    eprintln!("headpond: {word}: {}", told(error));
+    eprintln!("headpond: {word}: {}", plain(&told(error)));
     exit
 }
 

@@ -1,7 +1,7 @@
 //! Where descriptions and control sockets are kept.
 
 use anyhow::{Context, Result, bail};
-use headpond_volume::{Alert, Description};
+use headpond_volume::{Alert, Description, check_name};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,7 @@ impl Places {
     /// # Errors
     /// Where there is none, or it cannot be used.
     pub fn load(&self, name: &str) -> Result<Description> {
+        check_name(name)?;
         let path = self.description(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,

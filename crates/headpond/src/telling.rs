@@ -1,11 +1,14 @@
 //! `print!` and `println!` of a program whose reader may go.
 //!
+//! Names of processes, hosts and devices come from traces and superblocks that anybody may have
+//! written. What would steer a terminal in them is shown escaped, whoever prints it.
+//!
 //! The standard ones end the program by a panic where nobody reads its output any more, as behind
 //! `| head`. What a command changes it changes to its end, and its exit code says how that went,
 //! whoever reads of it. Where its output cannot be kept for another reason, as on a full disk, that
 //! is told, and the exit code says so too. Commands that end with their reader: `main.rs`.
 
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments};
 use std::io::{self, ErrorKind, Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +25,43 @@ macro_rules! println {
 }
 
 pub fn tell(told: Arguments) {
-    note(stdout().write_fmt(told));
+    let mut out = Plain { out: stdout().lock(), outcome: Ok(()) };
+    // A failure is in the outcome.
+    let _ = fmt::Write::write_fmt(&mut out, told);
+    note(out.outcome);
+}
+
+/// Text as it may be shown.
+pub fn plain(text: &str) -> String {
+    let mut out = Plain { out: Vec::new(), outcome: Ok(()) };
+    // Memory takes all of it.
+    let _ = fmt::Write::write_str(&mut out, text);
+    String::from_utf8(out.out).expect("it was text")
+}
+
+/// Writes text with control characters escaped, but for the ends of lines and tabs.
+struct Plain<W> {
+    out: W,
+    outcome: io::Result<()>,
+}
+
+impl<W: Write> fmt::Write for Plain<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_steering = |c: char| c.is_control() && c != '\n' && c != '\t';
+        for piece in text.split_inclusive(is_steering) {
+            let last = piece.chars().next_back().filter(|c| is_steering(*c));
+            let clean = &piece[..piece.len() - last.map_or(0, char::len_utf8)];
+            let mut outcome = self.out.write_all(clean.as_bytes());
+            if let Some(last) = last {
+                outcome = outcome.and_then(|()| write!(self.out, "{}", last.escape_default()));
+            }
+            if outcome.is_err() {
+                self.outcome = outcome;
+                return Err(fmt::Error);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn note(outcome: io::Result<()>) {
@@ -43,4 +82,18 @@ pub fn is_unheard() -> bool {
 pub fn is_lost() -> bool {
     note(stdout().flush());
     IS_LOST.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn what_would_steer_a_terminal_is_escaped() {
+        assert_eq!(
+            plain("a\x1b[31mb\u{9b}2J\r\n\tc\u{e9}"),
+            "a\\u{1b}[31mb\\u{9b}2J\\r\n\tc\u{e9}"
+        );
+        assert_eq!(plain("plain, to the end"), "plain, to the end");
+    }
 }

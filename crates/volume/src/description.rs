@@ -247,9 +247,7 @@ impl Description {
     /// # Errors
     /// The rule that is broken.
     pub fn check(&self) -> Result<(), DescriptionError> {
-        if !is_name(&self.name) {
-            return Err(DescriptionError::Name { name: self.name.clone() });
-        }
+        check_name(&self.name)?;
         if !(1..=SLICES_MAX).contains(&self.slices) {
             return Err(DescriptionError::Slices { slices: self.slices });
         }
@@ -382,6 +380,17 @@ impl Description {
         let tier = self.tier.iter().map(|tier| tier.device.as_str());
         let cache = self.cache.iter().flat_map(CacheDescription::devices);
         tier.chain(cache).chain(self.members()).chain(self.journals())
+    }
+}
+
+/// Whether a volume could have this name, before it becomes part of a path.
+///
+/// # Errors
+/// Where it could not.
+pub fn check_name(name: &str) -> Result<(), DescriptionError> {
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(DescriptionError::Name { name: name.to_owned() }),
     }
 }
 

@@ -57,7 +57,7 @@ pub use create::{CreateError, CreateOptions, Destroyed};
 pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
-    FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription,
+    FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription, check_name,
 };
 pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Reopening, Replacement};

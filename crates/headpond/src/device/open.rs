@@ -1,18 +1,47 @@
 //! Opening devices on the data thread's ring.
 
 use super::spec::DeviceSpec;
+use crate::outcome::Failure;
 use anyhow::{Context, Result};
 use headpond_block::decorators::{Leak, VolatileDevice};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Runtime};
+use headpond_block::{BlockDevice, Runtime, memory};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
 use headpond_uring::{Allocation, FileDevice, FileOptions, Ownership, Ring};
+use headpond_volume::Size;
 use headpond_whatif::models;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::rc::Rc;
+
+/// Whether the machine has so much memory to spare: what is promised and not there would end the
+/// daemon, at once or when it is written to.
+///
+/// # Errors
+/// Where it has not; the error says how much there is.
+pub fn check_memory(spec: &DeviceSpec, size: Size) -> Result<()> {
+    let available = available_bytes().unwrap_or(u64::MAX);
+    let is_there = usize::try_from(size.bytes()).is_ok_and(memory::can_have);
+    if size.bytes() <= available && is_there {
+        return Ok(());
+    }
+    let free = Size(available.min(size.bytes()) >> 20 << 20);
+    Err(Failure::usage(format!(
+        "{spec} needs more memory than there is: {free} are available on this machine; name a \
+         smaller size"
+    )))
+}
+
+/// Memory that programs could be given without others being moved to swap.
+fn available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
 
 /// Opens devices for one thread.
 pub struct Opener {
@@ -37,7 +66,10 @@ impl Opener {
             DeviceSpec::Shared(path) => {
                 self.file(&FileOptions::new(path).ownership(Ownership::Shared))?
             }
-            DeviceSpec::Ram(size) => Rc::new(RamDevice::new(&*spec.to_string(), size.bytes())),
+            DeviceSpec::Ram(size) => {
+                check_memory(spec, *size)?;
+                Rc::new(RamDevice::new(&*spec.to_string(), size.bytes()))
+            }
             DeviceSpec::Model { model, store } => self.modelled(spec, model, store)?,
             DeviceSpec::Lossy { path, seed, leak } => {
                 let leak = if *leak == 0 { Leak::Nothing } else { Leak::OneIn(*leak) };

@@ -1,5 +1,6 @@
 //! May we take these devices? Every reason against it, before anything is written.
 
+use super::open::check_memory;
 use super::spec::DeviceSpec;
 use crate::outcome::Failure;
 use anyhow::Result;
@@ -31,7 +32,10 @@ pub struct Vetted {
 /// A refusal that names every hazard of the device; nothing was changed.
 pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     let path = match spec {
-        DeviceSpec::Ram(_) => return Ok(Vetted::volatile("it is memory of the daemon")),
+        DeviceSpec::Ram(size) => {
+            check_memory(spec, *size)?;
+            return Ok(Vetted::volatile("it is memory of the daemon"));
+        }
         DeviceSpec::Model { store, .. } if !store.exists() => return Ok(Vetted::plain()),
         spec => spec.path().expect("everything else has a path"),
     };

@@ -39,6 +39,47 @@ fn a_tier_that_is_too_small_is_refused_before_anything_is_written() {
     assert_eq!(create(&user, &devices, &["--tier", "ram:16M"]).code, 0);
 }
 
+/// More memory than there is ended the daemon for all its clients.
+#[test]
+fn memory_that_is_not_there_is_an_error_of_the_command_alone() {
+    let user = User::new();
+    let devices = devices(&user);
+    let ended = create(&user, &devices, &["--tier", "ram:200T"]);
+    assert!(ended.code == 2 && ended.err.contains("ram:200T needs more memory"), "{}", ended.err);
+    assert_eq!(create(&user, &devices, &["--tier", "ram:16M"]).code, 0);
+    let _daemon = user.serve("v");
+    for command in [
+        &["cache", "replace", "v", "ram:200T", "--tier"][..],
+        &["cache", "attach", "v", "ram:200T", "--tier", "--force"],
+    ] {
+        let ended = user.run(command);
+        assert!(ended.code != 0 && !ended.err.contains("gone"), "{command:?}: {}", ended.err);
+        assert!(user.ok(&["status", "v"]).contains("tier      ram:16M"), "{command:?}");
+    }
+}
+
+/// A name is part of a path: it is checked before it becomes one.
+#[test]
+fn a_name_that_leads_elsewhere_is_refused_by_every_command() {
+    let user = User::new();
+    for command in [
+        &["stop", "../s/v"][..],
+        &["serve", "../v"],
+        &["status", "../v"],
+        &["stats", "a/b"],
+        &["set", "../v", "mode=write-back"],
+        &["flush", ".v"],
+        &["destroy", "../v", "--yes"],
+        &["cache", "detach", "../v"],
+        &["array", "scrub", "../v"],
+        &["core", "remove", "../v", "x"],
+    ] {
+        let ended = user.run(command);
+        let is_told = ended.err.contains("cannot be the name of a volume");
+        assert!(ended.code != 0 && is_told, "{command:?}: {} {}", ended.code, ended.err);
+    }
+}
+
 /// Whatever `create` takes can be served.
 #[test]
 fn what_could_not_be_served_is_not_created() {
