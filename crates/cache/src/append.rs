@@ -27,6 +27,9 @@ use std::time::Duration;
 
 /// Of what may be dirty: with more, how many records are under way says nothing of the device.
 const FULL_PERCENT: u64 = 90;
+/// Of those who wait so many are passed by for a record: a queue that is long costs each record no
+/// more than that.
+const PASSED_BY_MAX: usize = 256;
 /// Who waits is looked at no more often than that, however short the wait is: who is left then
 /// waits for something that takes time.
 const EXPIRY_PERIOD_MIN: Duration = Duration::from_millis(1);
@@ -322,8 +325,12 @@ impl Engine {
         let (mut blocks, mut extents) = (0, 0);
         let mut full: SmallVec<[Refusal; 2]> = SmallVec::new();
         let mut refused = Vec::new();
-        for waiting in queue.drain(..) {
+        let (mut passed_by, mut is_over) = (0, false);
+        while !is_over && let Some(waiting) = queue.pop_front() {
+            // Whoever comes behind so many who wait is looked at when some of them are gone.
+            is_over = passed_by >= PASSED_BY_MAX;
             let intake = waiting.wanted.intake();
+            let (may_go, before) = (is_eligible(intake.purpose), kept.len());
             let survey = log.survey(intake.run);
             let is_behind = !full.is_empty()
                 && intake.purpose.makes_dirt()
@@ -347,7 +354,7 @@ impl Engine {
                 }
                 // One at a time while the dirty data is near its limit, or a batch would pass it.
                 Ok(())
-                    if is_eligible(intake.purpose)
+                    if may_go
                         && log.fits(chosen.len(), blocks, &intake)
                         && (chosen.is_empty() || log.has_room_beside(blocks, intake.run))
                         && (chosen.is_empty()
@@ -360,8 +367,10 @@ impl Engine {
                 }
                 Ok(()) | Err(Refusal::NoSpace) => kept.push_back(waiting),
             }
+            passed_by += if may_go { kept.len() - before } else { 0 };
         }
         let result = form_chosen(&mut log, chosen, &mut kept);
+        kept.append(&mut queue);
         *queue = kept;
         drop((queue, log));
         if !full.is_empty() {

@@ -58,7 +58,7 @@ const FOUND_BY: [(Defect, u64); 35] = [
     (Defect::TakeOlderCache, 8),
     (Defect::SkipIntentMark, 1),
     (Defect::SkipJournalFlush, 4),
-    (Defect::GuardBeforeFlush, 57),
+    (Defect::GuardBeforeFlush, 326),
     (Defect::FlushAllButOne, 2),
     (Defect::DropFua, 1),
     (Defect::WrongCoefficient, 21),
