@@ -12,18 +12,19 @@ const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
 /// soon after it, one right after a member or a cache was lost, or a stop while parts of blocks
 /// wait.
-const SELDOM: [Defect; 6] = [
+const SELDOM: [Defect; 5] = [
     Defect::IgnorePromises,
     Defect::KeepFailedCache,
     Defect::TombstoneBeforeCoreFlush,
-    Defect::PatchTornParity,
     Defect::SavePartAsWhole,
     Defect::WriteThroughOverDirtyIsNotDirty,
 ];
 const CASES_MAX_SELDOM: u64 = 600;
 /// Reclaim frees a segment when it needs it, and then the cut has to come before the next flush. A
-/// group is guarded when a member is lost; so soon after that the power has to go.
-const RAREST: [Defect; 2] = [Defect::ReuseBeforeCopiesAreStable, Defect::GuardBeforeFlush];
+/// group is guarded when a member is lost; so soon after that the power has to go. Torn parity is
+/// used where a member is lost right after the replay that patched it.
+const RAREST: [Defect; 3] =
+    [Defect::ReuseBeforeCopiesAreStable, Defect::GuardBeforeFlush, Defect::PatchTornParity];
 const CASES_MAX_RAREST: u64 = 1500;
 
 /// The seeds that found them when all were last hunted through.
@@ -51,7 +52,7 @@ const FOUND_BY: [(Defect, u64); 35] = [
     (Defect::ForgetDirtyAtStop, 3),
     (Defect::CheckpointBeforeItsBlocks, 97),
     (Defect::ReplayAfterTheCut, 27),
-    (Defect::PatchTornParity, 435),
+    (Defect::PatchTornParity, 880),
     (Defect::SkipStripeLock, 1),
     (Defect::EvictSilently, 1),
     (Defect::SkipSeal, 11),
