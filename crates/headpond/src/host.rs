@@ -63,13 +63,21 @@ fn word_of(path: impl AsRef<Path>) -> Option<String> {
     Some(text.trim().to_owned()).filter(|word| !word.is_empty())
 }
 
-/// When a process began, in ticks since the boot.
-///
-/// Source: proc_pid_stat(5), field 22; the name in field 2 may hold anything, but ends with the
-/// last parenthesis.
+/// When a process began that runs, in ticks since the boot.
 fn started(process: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    started_by(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The same of what the kernel says of a process. One that has ended and was not waited for by its
+/// parent runs no more; while other threads of it go on, it does.
+///
+/// Source: proc_pid_stat(5), fields 3, 20 and 22; the name in field 2 may hold anything, but ends
+/// with the last parenthesis.
+fn started_by(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let [state, threads, started] = [0, 17, 19].map(|field| fields.get(field).copied());
+    let has_ended = matches!(state?, "Z" | "X") && threads?.parse::<u32>().is_ok_and(|it| it <= 1);
+    if has_ended { None } else { started?.parse().ok() }
 }
 
 fn started_is(process: Process) -> bool {
@@ -88,6 +96,22 @@ mod tests {
         assert!(!(us.is_running)(Process { started: process.started + 1, ..process }));
         assert_eq!(claimant().host, us.host, "asked again it is the same");
         assert_ne!(claimant().token, us.token, "and another opening");
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_runs_no_more() {
+        let stat = |state: &str, threads: u32| {
+            format!("7 (a) b) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 4711 0 0")
+        };
+        assert_eq!(started_by(&stat("S", 4)), Some(4711));
+        assert_eq!(started_by(&stat("Z", 1)), None);
+        assert_eq!(started_by(&stat("Z", 3)), Some(4711), "other threads go on");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let number = child.id();
+        while started(number).is_some() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
     }
 
     #[test]

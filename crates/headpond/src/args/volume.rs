@@ -168,7 +168,9 @@ pub struct CreateArgs {
 /// Serve a volume over NBD, in the foreground, until `headpond stop` or a signal.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond serve hv0\n  \
-    nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'")]
+    nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'\n\n\
+    SIGTERM and SIGINT stop the volume as `headpond stop` does; a second one ends the daemon as a\n\
+    kill does, which loses nothing that was flushed. SIGHUP changes nothing.")]
 pub struct ServeArgs {
     pub name: String,
     /// Serve a degraded array that was not stopped cleanly: data of missing members that only

@@ -95,25 +95,50 @@ fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
         let listener = UnixListener::from_std(listener)?;
-        tokio::spawn(stop_on_signal(messages.clone()));
+        tokio::spawn(heed_signals(messages.clone()));
         let served = axum::serve(listener, routes(messages));
         served.with_graceful_shutdown(async { drop(ended.await) }).await?;
         Ok(())
     })
 }
 
-/// SIGTERM and SIGINT stop the volume as `headpond stop` does.
-async fn stop_on_signal(messages: mpsc::Sender<Message>) {
-    let (Ok(mut term), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+/// SIGTERM and SIGINT stop the volume as `headpond stop` does; where that does not end, another one
+/// ends the daemon as a kill does. SIGHUP finds nothing to read again, and changes nothing.
+async fn heed_signals(messages: mpsc::Sender<Message>) {
+    let (Ok(mut term), Ok(mut interrupt), Ok(mut hangup)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::hangup()),
+    ) else {
         return;
     };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut is_ending = false;
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {
+                eprintln!("headpond: note: SIGHUP: nothing is read again; `headpond set` changes settings");
+                continue;
+            }
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if std::mem::replace(&mut is_ending, true) {
+            eprintln!(
+                "headpond: error: ended by a second signal, before the volume had stopped: the next \
+                 start takes up what the cache device holds"
+            );
+            std::process::exit(i32::from(Exit::Error as u8));
+        }
+        let messages = messages.clone();
+        tokio::spawn(async move {
+            if let Err(refusal) = ask(&messages, Wish::Stop(StopBody { flush: false })).await {
+                eprintln!(
+                    "headpond: error: not stopped: {}; another signal ends the daemon as a kill does",
+                    refusal.error
+                );
+            }
+        });
     }
-    drop(ask(&messages, Wish::Stop(StopBody { flush: false })).await);
 }
 
 fn routes(messages: mpsc::Sender<Message>) -> Router {

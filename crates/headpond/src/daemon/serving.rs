@@ -13,7 +13,7 @@ use crate::host;
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use crate::wall_clock::utc;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
@@ -24,6 +24,7 @@ use headpond_volume::{
     OpenOptions, Risk, SetError, SettingChange, Tolerance, Volume,
 };
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
@@ -167,17 +168,24 @@ impl Data {
             opener,
             exports,
             pool,
+            is_closed: Cell::default(),
         });
+        let mut ended = Ok(Exit::Ok);
         while let Some(Message { wish, reply }) = messages.recv().await {
             if let Wish::Stop(body) = wish {
                 let stopped = desk.stop(body.flush).await;
-                let is_stopped = stopped.is_ok();
+                // A volume that is half closed serves nobody: it ends as by a kill, and says so.
+                let is_over = stopped.is_ok() || desk.is_closed.get();
+                if let Err(error) = &stopped {
+                    ended = Err(anyhow!("not stopped in order: {}", told(error)));
+                }
                 // A client that has gone away meanwhile does not want to know.
                 let _ =
                     reply.send(stopped.map(|()| json!({ "stopped": true })).map_err(Refusal::from));
-                if is_stopped {
+                if is_over {
                     break;
                 }
+                ended = Ok(Exit::Ok);
                 continue;
             }
             let desk = Rc::clone(&desk);
@@ -189,7 +197,7 @@ impl Data {
         // before may still come to its end.
         drop(messages);
         control.stop(&ending).await?;
-        Ok(Exit::Ok)
+        ended
     }
 }
 
@@ -228,6 +236,8 @@ pub(super) struct Desk {
     pub opener: Opener,
     pub exports: Rc<Exports>,
     pool: BufferPool,
+    /// No client is served any more.
+    is_closed: Cell<bool>,
 }
 
 impl Desk {
@@ -327,13 +337,16 @@ impl Desk {
         if flush {
             self.flush().await?;
         }
+        self.is_closed.set(true);
         let served = self.server.stop().await;
         if self.volume.is_taken_over() {
             // Nothing can be flushed here any more, as the alert says; what is dirty is not ours.
             return Ok(());
         }
-        served?;
-        self.volume.stop().await?;
+        let context =
+            "its daemon ends all the same, and the next start takes up what the cache holds";
+        served.context(context)?;
+        self.volume.stop().await.context(context)?;
         if let Some(cache) = self.volume.status().cache {
             let name = self.volume.description().name;
             if let Err(error) = self.places.note_left(&name, cache.unsafe_bytes()) {

@@ -422,3 +422,73 @@ fn status_tells_how_far_a_volume_is_that_is_being_loaded() {
     assert_eq!(user.json(&["status", "v", "--json"])["loading"]["segments"], 120);
     assert!(user.ok(&["status"]).contains("loading"));
 }
+
+fn signal(name: &str, process: u32) {
+    let sent = std::process::Command::new("kill").args([name, &process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// A terminal that is closed, or a service manager that asks for a reload, ended it.
+#[test]
+fn a_hangup_changes_nothing_and_a_termination_stops_in_order() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    signal("-HUP", daemon.id());
+    while !daemon.log().contains("SIGHUP") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(user.ok(&["status", "v"]).contains("healthy"));
+    signal("-TERM", daemon.id());
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(user.run(&["stop", "v"]).code, 1, "it is not served");
+}
+
+/// A memory file system of 20 MB, while this lives.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    /// None where this user may not mount one.
+    fn mount(folder: std::path::PathBuf) -> Option<Self> {
+        std::fs::create_dir(&folder).unwrap();
+        let mut command = std::process::Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", "size=20m", "none"]).arg(&folder);
+        let outcome = command.output().ok()?;
+        outcome.status.success().then_some(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// The cache cannot keep what it was told to: the stop says so, and ends.
+#[test]
+fn a_stop_that_cannot_save_everything_says_so_and_ends() {
+    let name = "a_stop_that_cannot_save_everything_says_so_and_ends";
+    let Some(program) = headpond_testkit::tool("qemu-io") else { skip!(name, "no qemu-io") };
+    let user = User::new();
+    let Some(small) = Small::mount(user.path("small")) else { skip!(name, "no mount") };
+    create(&user);
+    let daemon = user.serve("v");
+    let device = small.0.join("cache.img");
+    std::fs::File::create(&device).unwrap().set_len(200 * MIB).unwrap();
+    let device = device.display().to_string();
+    user.ok(&["cache", "attach", "v", &device, "--force", "--set", "cleaning=nop"]);
+    for start in 0..12 {
+        // From some of them on the file system is full.
+        let command = format!("write -P 0x11 {}M 4M", 4 * start);
+        let args = ["-f", "raw", "-c", &command, &user.uri("v")].map(str::to_owned);
+        client(&program, &args);
+    }
+    let ended = user.run(&["stop", "v"]);
+    assert!(ended.code != 0 && !ended.err.contains("gone"), "{} {}", ended.code, ended.err);
+    let log = daemon.log();
+    let code = daemon.wait();
+    assert!(code != 0, "{log}");
+    assert!(!user.ok(&["status", "v", "--json"]).contains("\"served\": true"));
+    // The array went on without that cache, and the next start says so.
+    assert_eq!(user.run(&["serve", "v"]).code, 4);
+}
