@@ -169,15 +169,9 @@ impl Engine {
     /// The dirty ones of some blocks, which ascend, as they are written to the core; out of order,
     /// where there is one.
     pub(super) fn batches(&self, blocks: &[CoreBlock]) -> Vec<Batch> {
-        let (mut log, mut batches) = (self.log.borrow_mut(), Vec::<Batch>::new());
-        let reach = self.reach();
+        let (reach, mut log) = (self.reach(), self.log.borrow_mut());
         let dirty = blocks.iter().filter_map(|block| log.map.published(*block));
-        for version in dirty.filter(|it| it.state == State::Dirty && log.is_whole(it)) {
-            match batches.last_mut() {
-                Some(batch) if reach.goes_on(batch, version.block) => batch.push(version),
-                _ => batches.push(smallvec![version]),
-            }
-        }
+        let batches = reach.join(dirty.filter(|it| it.state == State::Dirty && log.is_whole(it)));
         if !batches.is_empty() {
             log.mix();
         }
@@ -193,6 +187,18 @@ pub(super) struct WriteReach {
 }
 
 impl WriteReach {
+    /// Versions, which ascend, as they are written.
+    pub fn join(&self, versions: impl Iterator<Item = Version>) -> Vec<Batch> {
+        let mut batches = Vec::<Batch>::new();
+        for version in versions {
+            match batches.last_mut() {
+                Some(batch) if self.goes_on(batch, version.block) => batch.push(version),
+                _ => batches.push(smallvec![version]),
+            }
+        }
+        batches
+    }
+
     /// Whether `next` follows a batch, and is written with it.
     pub fn goes_on(&self, batch: &[Version], next: CoreBlock) -> bool {
         let first = batch[0].block;

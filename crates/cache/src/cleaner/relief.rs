@@ -9,12 +9,11 @@
 //! longest ago, which is the order of the log: what is cleaned there leaves least for reclaim
 //! to copy.
 
-use super::batches::{Batch, Task};
+use super::batches::Task;
 use crate::cleaning::{Age, Dirt, Walk};
 use crate::engine::Engine;
 use crate::line_map::Version;
 use crate::types::CoreBlock;
-use smallvec::smallvec;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -58,22 +57,10 @@ impl Engine {
         if !is_wanted || self.log.borrow().has_room_after_flush(needed) {
             return;
         }
-        let batches = self.side_by_side(self.choose_oldest());
+        let batches = self.reach().join(self.choose_oldest().into_iter());
         relief.in_flight.set(in_flight + batches.len() as u32);
         let begun = batches.into_iter().map(|batch| self.begun(Task::Relieve, batch)).collect();
         self.begin(begun);
-    }
-
-    /// Versions, which ascend, as they are written.
-    fn side_by_side(&self, versions: Vec<Version>) -> Vec<Batch> {
-        let (reach, mut batches) = (self.reach(), Vec::<Batch>::new());
-        for version in versions {
-            match batches.last_mut() {
-                Some(batch) if reach.goes_on(batch, version.block) => batch.push(version),
-                _ => batches.push(smallvec![version]),
-            }
-        }
-        batches
     }
 
     fn choose_oldest(&self) -> Vec<Version> {
