@@ -11,6 +11,7 @@
 
 mod arrows;
 mod calls;
+mod data_thread;
 mod decisions;
 mod leftovers;
 mod licences;
@@ -70,6 +71,7 @@ fn tree_offences(workspace: &Path, sources: &[SourceFile]) -> Result<Vec<Offence
         offences.extend(leftovers::check_documents(source, &root));
     }
     offences.extend(calls::check(sources));
+    offences.extend(data_thread::check(sources));
     offences.extend(leftovers::check_machine_paths(workspace)?);
     offences.extend(decisions::check(&workspace.join("docs/decisions"))?);
     Ok(offences)

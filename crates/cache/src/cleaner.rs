@@ -76,6 +76,10 @@ pub(crate) struct Progress {
     cleaned: Cell<u64>,
     /// Callers that want everything cleaned.
     pub drainers: Cell<u32>,
+    /// Of them, those that do not wait for readers.
+    hurried: Cell<u32>,
+    /// Commands do not wait for it any more.
+    are_commands_ended: Cell<bool>,
     /// The index has been looked through as far as the pace allows.
     pub swept: Notify,
     failures: Failures,
@@ -118,6 +122,8 @@ impl Progress {
             is_space_wanted: Cell::default(),
             cleaned: Cell::default(),
             drainers: Cell::default(),
+            hurried: Cell::default(),
+            are_commands_ended: Cell::default(),
             swept: Notify::default(),
             failures: Failures::default(),
             leisure: Cell::default(),
@@ -202,6 +208,12 @@ impl Engine {
                 wake.await;
             }
         }
+    }
+
+    /// Whether commands that wait for everything to be clean end; what is dirty stays so.
+    pub(crate) fn end_commands(&self, are_ended: bool) {
+        self.cleaning.are_commands_ended.set(are_ended);
+        self.cleaning.swept.notify_all();
     }
 
     fn note_rate(&self) {
@@ -303,8 +315,9 @@ impl Engine {
     /// Cleans everything that is dirty now.
     ///
     /// # Errors
-    /// The core's, and how much stays dirty.
-    pub(crate) async fn clean_all(self: &Rc<Self>) -> Result<(), CleanError> {
+    /// The core's, and how much stays dirty; and the end of a command.
+    pub(crate) async fn clean_all(self: &Rc<Self>, drainer: Drainer) -> Result<(), CleanError> {
+        let _hurry = (drainer == Drainer::Client).then(|| Hurry::begin(self));
         self.settle().await;
         let failures = self.cleaning.failures.count();
         let failed_throughs = self.throughs.failures();
@@ -343,6 +356,9 @@ impl Engine {
             if chosen.is_some_and(|end| self.cleaning.under_way.borrow().oldest() >= end) {
                 break;
             }
+            if drainer == Drainer::Command && self.cleaning.are_commands_ended.get() {
+                return Err(CleanError::Ended { blocks });
+            }
             if self.is_stopping.get() {
                 // Nobody cleans any more: it was given up with the cache.
                 let source = DeviceError::new(self.cache.name(), Cause::Gone);
@@ -366,7 +382,33 @@ impl Engine {
     }
 }
 
-/// Keeps the cleaner at full speed.
+/// Who wants everything cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drainer {
+    /// A client that has flushed memory.
+    Client,
+    /// Leaves readers way, and may be told to end.
+    Command,
+}
+
+/// While it is there, cleaning everything does not leave readers way.
+pub struct Hurry(Rc<Engine>);
+
+impl Hurry {
+    pub(crate) fn begin(engine: &Rc<Engine>) -> Self {
+        engine.cleaning.hurried.set(engine.cleaning.hurried.get() + 1);
+        engine.cleaning_wanted.notify_all();
+        Self(Rc::clone(engine))
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        self.0.cleaning.hurried.set(self.0.cleaning.hurried.get() - 1);
+    }
+}
+
+/// Has the cleaner work for it.
 struct Drain<'a>(&'a Engine);
 
 impl<'a> Drain<'a> {

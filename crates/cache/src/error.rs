@@ -122,6 +122,8 @@ pub enum ModeError {
 pub enum CleanError {
     #[error("{blocks} blocks stay dirty: {source}")]
     Core { blocks: u64, source: DeviceError },
+    #[error("{blocks} blocks stay dirty in the cache: the volume is being stopped")]
+    Ended { blocks: u64 },
 }
 
 /// Why a slice could not be stopped cleanly. The next open recovers it.

@@ -58,6 +58,7 @@ mod vouch;
 
 pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 pub use bypass::{BypassPolicy, BypassReport, BypassShare};
+pub use cleaner::Hurry;
 pub use cleaning::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,
     StripeConfig, UnknownPreset,

@@ -12,6 +12,7 @@ pub use opening::{ChangedCore, LoadedSlice, judge};
 
 use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
+use crate::cleaner::{Drainer, Hurry};
 use crate::config::{Mode, SliceConfig};
 use crate::core_flushes::CoreFlushes;
 use crate::engine::Engine;
@@ -194,13 +195,25 @@ impl Slice {
         self.engine.config.borrow().clone()
     }
 
-    /// Cleans everything that is dirty at the time of the call, and flushes the core. Progress
-    /// shows in the statistics.
+    /// Cleans everything that is dirty at the time of the call, and flushes the core; beside
+    /// readers only as fast as leaves them their share, unless there is a [`Hurry`]. Progress shows
+    /// in the statistics.
     ///
     /// # Errors
-    /// Where the core fails; what could not be cleaned stays dirty.
+    /// Where the core fails, or [`Self::end_flushes`] ends it; what could not be cleaned stays
+    /// dirty.
     pub async fn flush_dirty(&self) -> Result<(), CleanError> {
-        self.engine.clean_all().await
+        self.engine.clean_all(Drainer::Command).await
+    }
+
+    /// Until this is dropped, [`Self::flush_dirty`] goes as fast as it can.
+    pub fn hurry(&self) -> Hurry {
+        Hurry::begin(&self.engine)
+    }
+
+    /// Whether [`Self::flush_dirty`] ends, for who waits in it and who comes.
+    pub fn end_flushes(&self, are_ended: bool) {
+        self.engine.end_commands(are_ended);
     }
 
     /// Reads all that the slice holds on the cache device, and compares it with its checksums.

@@ -21,7 +21,7 @@ pub struct Client {
 }
 
 /// What the daemon says when it does not do what was asked.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Refusal {
     pub error: String,
     /// The exit code that the command line ends with.

@@ -4,6 +4,7 @@
 mod telling;
 
 mod args;
+mod aside;
 mod client;
 mod commands;
 mod daemon;

@@ -10,11 +10,12 @@ use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayStatus, MemberError, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
-    AttachError, CACHE_COPIES, ChangeMembersError, Description, Dirty, NewMember, ReturningMember,
-    VolumeStatus,
+    AttachError, CACHE_COPIES, ChangeMembersError, Description, Dirty, Keeping, NewMember,
+    ReturningMember, VolumeStatus,
 };
 use std::collections::BTreeSet;
 use std::fmt;
+use std::future::ready;
 use std::time::Duration;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -113,10 +114,10 @@ impl Stage<'_> {
         let (pool, occupied) = (BufferPool::new(&PoolConfig::small()), Occupied::Overwrite);
         let made = self.volume.make_copies(devices, &described, occupied, pool).await?;
         let new = self.volume.make_cache(made, described, cache, occupied).await?;
-        let keep = |_: &Description| {
+        let keep = |_: &Description| -> Keeping<'_> {
             self.machine.keep_copies(mirror);
             self.excuses.borrow_mut().copies.made_on(disks.clone());
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         self.volume.attach(new, &keep).await
     }

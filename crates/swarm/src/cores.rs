@@ -5,7 +5,8 @@ use crate::machine::careful;
 use crate::steps::{Stage, Step};
 use crate::topology::FURTHER;
 use headpond_raid::Occupied;
-use headpond_volume::{CallerError, CreateOptions, Description, Keep};
+use headpond_volume::{CreateOptions, Description, Keep, Keeping};
+use std::future::ready;
 
 impl Stage<'_> {
     /// Does what an operator does: the core goes or comes below the caches, which begin anew.
@@ -19,16 +20,16 @@ impl Stage<'_> {
         }
         self.note(Step::SwitchCore);
         self.tally.borrow_mut().commands += 1;
-        let keep = |description: &Description| -> Result<(), CallerError> {
+        let keep = |description: &Description| -> Keeping<'_> {
             machine.names_core.set(!description.further_cores.is_empty());
             machine.names_cache.set(description.cache.is_some());
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         let switched = match machine.names_core.get() {
             true => self.remove_core(&keep).await,
             false => self.add_core(&keep).await,
         };
-        keep(&self.volume.description()).expect("it always can be kept");
+        keep(&self.volume.description()).await.expect("it always can be kept");
         match switched {
             Err(error) if !self.excuses.borrow().errors => return Err(Offence::Command(error)),
             Err(_) => {}

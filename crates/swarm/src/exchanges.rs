@@ -7,10 +7,11 @@ use headpond_block::BlockDevice;
 use headpond_raid::Occupied;
 use headpond_sim::Random;
 use headpond_volume::{
-    CallerError, Description, Dirty, ExchangeError, NewDevice, Replacement, ScrubCacheError, Size,
+    Description, Dirty, ExchangeError, Keeping, NewDevice, Replacement, ScrubCacheError, Size,
     Volume,
 };
 use std::fmt;
+use std::future::ready;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -49,9 +50,9 @@ impl Exchange {
         other: Option<&Rc<dyn BlockDevice>>,
         identities: [Uuid; 2],
     ) -> Result<(), ExchangeError> {
-        let keep = |description: &Description| -> Result<(), CallerError> {
+        let keep = |description: &Description| -> Keeping<'_> {
             machine.keep(description);
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         match self {
             Self::Purge => volume.purge_cache(Dirty::Clean, identities, &keep).await,

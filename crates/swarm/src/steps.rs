@@ -16,10 +16,11 @@ use crate::topology::{
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, JournalWhen, Occupied};
 use headpond_sim::{Picture, Random, Sim};
-use headpond_volume::{CacheSettings, Description, Dirty, SettingChange, Volume};
+use headpond_volume::{CacheSettings, Description, Dirty, Keeping, SettingChange, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -576,9 +577,9 @@ pub(crate) async fn switch_cache(
         let attach = async {
             let occupied = Occupied::Overwrite;
             let new = volume.make_cache(Rc::clone(device), described, identity, occupied).await?;
-            let keep = |_: &Description| {
+            let keep = |_: &Description| -> Keeping<'_> {
                 machine.names_cache.set(true);
-                Ok(())
+                Box::pin(ready(Ok(())))
             };
             volume.attach(new, &keep).await
         };

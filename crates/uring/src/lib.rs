@@ -25,7 +25,7 @@ pub use driver::RingDriver;
 pub use error::{RingError, RunError};
 pub use file::{
     Access, Allocation, Caching, FileDevice, FileOptions, FileProperties, Holder, OpenError,
-    Ownership,
+    OpenFile, Ownership,
 };
 pub use memory_node::MemoryNode;
 pub use ring::{Level, Ring, RingConfig, RingCounters};

@@ -217,7 +217,7 @@ impl Volume {
 
     async fn put_core(&self, new: &NewCore, keep: Keep<'_>) -> Result<(), CoreChangeError> {
         new.is_named.set(true);
-        let kept = self.keep_before(&self.description_with_core(&new.described), keep);
+        let kept = self.keep_before(&self.description_with_core(&new.described), keep).await;
         kept.map_err(|(error, is_back)| {
             new.is_named.set(!is_back);
             error
@@ -297,21 +297,24 @@ impl Volume {
             let first = Rc::clone(&self.cores().first().array);
             first.raise_owner_generation(generation).await.map_err(CoreChangeError::Record)?;
         }
-        self.keep_before(&self.description_without_core(leaving.id), keep)
-            .map_err(|(error, _)| error)
+        let kept = self.keep_before(&self.description_without_core(leaving.id), keep).await;
+        kept.map_err(|(error, _)| error)
     }
 
     /// What cannot be kept is not to come true, whatever of it was. Whether what was kept before is
     /// again, stands beside the error.
-    fn keep_before(
+    async fn keep_before(
         &self,
         next: &Description,
         keep: Keep<'_>,
     ) -> Result<(), (CoreChangeError, bool)> {
-        keep(next).map_err(|error| {
-            let is_back = keep(&self.description()).is_ok();
-            (CoreChangeError::Keep(error), is_back)
-        })
+        match keep(next).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let is_back = keep(&self.description()).await.is_ok();
+                Err((CoreChangeError::Keep(error), is_back))
+            }
+        }
     }
 
     /// What can be said against the cache in front of other cores, while it is as it was.

@@ -18,9 +18,8 @@ use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{OpenError, is_memory};
 use crate::tier::TierError;
 use crate::volume::{BusyError, Volume};
-use headpond_block::{BlockDevice, DeviceName};
+use headpond_block::{BlockDevice, DeviceName, LocalFuture};
 use headpond_raid::{ArrayState, Occupied};
-use std::pin::Pin;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -30,7 +29,10 @@ const ATTACHED: &str = "what is only named was refused";
 pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Keeps a description, durably, before what it says comes true.
-pub type Keep<'a> = &'a dyn Fn(&Description) -> Result<(), CallerError>;
+pub type Keep<'a> = &'a dyn Fn(&Description) -> Keeping<'a>;
+
+/// A description that is being kept.
+pub type Keeping<'a> = LocalFuture<'a, Result<(), CallerError>>;
 
 /// Where a new cache is to lie.
 pub enum NewDevice<'a> {
@@ -48,7 +50,7 @@ pub enum NewDevice<'a> {
 }
 
 /// The devices of a cache, as they are opened again.
-pub type Reopening<'a> = Pin<Box<dyn Future<Output = Result<CacheDevice, AttachError>> + 'a>>;
+pub type Reopening<'a> = LocalFuture<'a, Result<CacheDevice, AttachError>>;
 
 /// The cache that is wanted in place of the one there is.
 pub struct Replacement<'a> {
@@ -147,7 +149,7 @@ impl Volume {
             let wanted = size.map_or(cached.device.size_bytes(), Size::bytes);
             if wanted == cached.superblock.device_bytes {
                 let description = self.description_with(&described);
-                keep(&description).map_err(AttachError::Keep)?;
+                keep(&description).await.map_err(AttachError::Keep)?;
                 self.description.replace(description);
                 return Ok(false);
             }
@@ -317,7 +319,7 @@ impl Volume {
         let (what, reason) = ("cache", Box::new(reason));
         let Some(old) = old else {
             self.name_cache(None);
-            let _ = keep(&self.description());
+            let _ = keep(&self.description()).await;
             return Err(ExchangeError::NotReopened { reason });
         };
         let back = self.put_new(old.clone(), before, second, Occupied::Overwrite, keep).await;
@@ -353,7 +355,7 @@ impl Volume {
         let _ = device.dissolve().await;
         self.name_cache(None);
         // Where it cannot be kept, the next start says that what it names is not attached.
-        let _ = keep(&self.description());
+        let _ = keep(&self.description()).await;
     }
 
     pub(crate) async fn put_new(

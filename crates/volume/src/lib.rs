@@ -60,7 +60,7 @@ pub use description::{
     FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription, check_name,
 };
 pub use door::{CoreCounts, CoreDevice};
-pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Reopening, Replacement};
+pub use exchange::{CallerError, ExchangeError, Keep, Keeping, NewDevice, Reopening, Replacement};
 pub use growth::{GrowBy, LeavingCopy};
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;

@@ -243,7 +243,7 @@ impl Volume {
     /// without it a start would refuse what the arrays have recorded.
     pub(crate) async fn put_cache(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         let before = self.name_cache(Some(new.described.clone()));
-        let put = match keep(&self.description()) {
+        let put = match keep(&self.description()).await {
             Ok(()) => self.lead_through(new).await,
             Err(error) => Err(AttachError::Keep(error)),
         };

@@ -111,6 +111,9 @@ pub struct ReturningMember {
     pub uuid: Uuid,
 }
 
+/// What drives do not take, even where they try again for themselves.
+const SILENT_MS: u64 = 2000;
+
 /// Whoever keeps the description.
 pub struct DescriptionKeeper {
     /// Is told when it has changed without a command.
@@ -158,6 +161,20 @@ impl Volume {
         let arrays = cores.iter().filter_map(|(core, _)| core.array.status().journal);
         names.extend(arrays.filter_map(|journal| journal.device).map(|it| it.to_string()));
         names
+    }
+
+    /// Members that somebody has waited for longer than drives take.
+    pub fn silent_devices(&self) -> Vec<String> {
+        let cores = self.cores();
+        let arrays = cores.iter().map(|(core, _)| core.array.status());
+        let copies = self.mirror().ok().map(|mirror| mirror.core.array.status());
+        let members = arrays.chain(copies).flat_map(|array| array.members);
+        let silent = members.filter(|member| member.answers.unanswered_ms >= SILENT_MS);
+        let told = silent.map(|member| {
+            let seconds = member.answers.unanswered_ms / 1000;
+            format!("{} for {seconds} s", member.device.as_deref().unwrap_or("a member"))
+        });
+        told.collect()
     }
 
     /// Makes a device a spare of a core. It takes the place of the next member that is lost, or of

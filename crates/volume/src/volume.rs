@@ -18,7 +18,7 @@ use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,
     Submission,
 };
-use headpond_cache::{CleanError, ModeError, ScrubError, ScrubReport, Slice};
+use headpond_cache::{CleanError, Hurry, ModeError, ScrubError, ScrubReport, Slice};
 use headpond_raid::OwnerStopped;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,6 +36,8 @@ pub struct Volume {
     pub(crate) front: Rc<Front>,
     /// Settings and devices are changed one at a time,
     changing: Busy,
+    /// Flushes of all that is dirty, for commands that change nothing.
+    flushing: Busy,
     /// and no more once the volume is stopped.
     is_stopped: Cell<bool>,
     pub(crate) cleaning: Begun,
@@ -145,7 +147,7 @@ impl Volume {
         let runtime = cores.runtime.clone();
         let description = Rc::new(RefCell::new(description.clone()));
         let (kept, cached) = (Rc::default(), Rc::new(RefCell::new(cached.map(Rc::new))));
-        let (tier, changing) = (Rc::default(), Busy::default());
+        let (tier, changing, flushing) = (Rc::default(), Busy::default(), Busy::default());
         let cores = Rc::new(RefCell::new(Rc::new(cores)));
         let [cleaning, scrubbing, draining] = Default::default();
         let volume = Self {
@@ -157,6 +159,7 @@ impl Volume {
             tier,
             front,
             changing,
+            flushing,
             is_stopped: Cell::new(false),
             cleaning,
             scrubbing,
@@ -368,11 +371,36 @@ impl Volume {
         }
     }
 
-    /// Writes everything that is dirty now to the array; the bytes that were dirty.
+    /// Until the answer is dropped, what commands want cleaned is cleaned as fast as it can be,
+    /// whatever that costs readers.
+    pub fn hurry(&self) -> Vec<Hurry> {
+        self.caches()
+            .flat_map(|it| it.slices.iter().map(Slice::hurry).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Has commands end that wait for everything to be clean, and waits for that: what is dirty
+    /// stays so. Nothing is changed from then on.
+    pub async fn end_flushes(&self) {
+        self.is_stopped.set(true);
+        let caches: Vec<_> = self.caches().collect();
+        let end = |are_ended| {
+            let slices = caches.iter().flat_map(|cached| cached.slices.iter());
+            slices.for_each(|slice| slice.end_flushes(are_ended));
+        };
+        end(true);
+        self.flushing.until_idle().await;
+        self.changing.until_idle().await;
+        end(false);
+    }
+
+    /// Writes everything that is dirty now to the array, beside readers at a pace that leaves them
+    /// two thirds of their rate; the bytes that were dirty.
     ///
     /// # Errors
     /// What stays dirty, and why.
     pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
+        let _flush = self.flushing.begin();
         let dirty_bytes = self.caches().map(|cached| cached.dirty_bytes()).sum();
         let _act = self.begin_cleaning();
         for cached in self.caches() {

@@ -37,10 +37,10 @@ impl Engine {
         }
     }
 
-    /// Core writes that readers leave room for. There is no such limit while somebody has asked for
-    /// everything to be cleaned, or writes wait for room.
+    /// Core writes that readers leave room for. There is no such limit while somebody is in a hurry
+    /// to have everything cleaned, or writes wait for room.
     pub(super) fn room_beside_readers(&self, log: &Log) -> Option<u32> {
-        let is_urgent = self.cleaning.drainers.get() > 0 || self.has_waiters();
+        let is_urgent = self.cleaning.hurried.get() > 0 || self.has_waiters();
         let dirt = match is_urgent {
             true => (1, 1),
             false => (log.dirty_pressure(), log.dirty_max()),

@@ -1,5 +1,6 @@
 //! The caller's barrier: what was acknowledged before is stable after.
 
+use crate::cleaner::Drainer;
 use crate::engine::{CacheError, Engine};
 use crate::error::CleanError;
 use crate::types::Sequence;
@@ -24,8 +25,11 @@ impl Engine {
     async fn make_stable(self: &Rc<Self>) -> Outcome {
         if self.cache_is_volatile() && !defect!(FlushIntoMemory) {
             // Nothing in the cache is stable, so everything goes on to what is.
-            self.clean_all().await.map_err(|CleanError::Core { source, .. }| source)?;
-            return self.tell_of_loss();
+            return match self.clean_all(Drainer::Client).await {
+                Ok(()) => self.tell_of_loss(),
+                Err(CleanError::Core { source, .. }) => Err(source),
+                Err(CleanError::Ended { .. }) => unreachable!("only commands are ended"),
+            };
         }
         if let Err(error) = self.flush_log().await {
             self.outlive_log(error).await?;

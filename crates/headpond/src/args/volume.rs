@@ -1,5 +1,6 @@
 //! Of the commands that make, serve, show, change and remove a volume.
 
+use crate::daemon::FlushPace;
 use clap::Args;
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
@@ -251,6 +252,10 @@ pub struct SetArgs {
     /// what is dirty is served and cleaned in the background.
     #[arg(long, requires = "changes")]
     pub flush: bool,
+    /// How fast it writes: so that readers keep about two thirds of their rate, or as fast as the
+    /// array can.
+    #[arg(long, value_enum, default_value_t, requires = "flush")]
+    pub pace: FlushPace,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
@@ -268,19 +273,31 @@ impl SetArgs {
 #[command(after_help = "Example:\n  headpond flush hv0")]
 pub struct FlushArgs {
     pub name: String,
+    /// How fast: so that readers keep about two thirds of their rate, or as fast as the array can.
+    #[arg(long, value_enum, default_value_t)]
+    pub pace: FlushPace,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Stop serving a volume; dirty data stays in the cache unless --flush is given.
+/// Stop serving a volume; dirty data stays in the cache unless --flush is given. Refused while
+/// clients are connected, or a command such as `flush` is under way.
 #[derive(Args)]
-#[command(after_help = "Example:\n  headpond stop hv0 --flush")]
+#[command(
+    after_help = "Examples:\n  headpond stop hv0 --flush\n  headpond stop hv0 --wait\n  headpond stop hv0 --force"
+)]
 pub struct StopArgs {
     pub name: String,
     /// Write all dirty data to the array first.
     #[arg(long)]
     pub flush: bool,
+    /// Wait until commands that are under way have come to their end.
+    #[arg(long)]
+    pub wait: bool,
+    /// Disconnect clients and end commands that are under way; what was answered is not lost.
+    #[arg(long, conflicts_with = "wait")]
+    pub force: bool,
 }
 
 /// Remove a volume: its superblocks and its description. What it held is lost.

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::waiting;
-use crate::daemon::{AttachBody, DetachBody, PurgeBody, ResizeBody};
+use crate::daemon::{AttachBody, DetachBody, FlushPace, PurgeBody, ResizeBody};
 use crate::device::{Consent, DeviceSpec, claims};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
@@ -79,6 +79,9 @@ pub struct DetachArgs {
     /// Write all dirty data to the array first; without, a cache with dirty data is refused.
     #[arg(long)]
     pub flush: bool,
+    /// How fast: so that readers keep about two thirds of their rate, or as fast as the array can.
+    #[arg(long, value_enum, default_value_t, requires = "flush")]
+    pub pace: FlushPace,
     /// Give up what cannot be written to the array: for a cache device that is lost.
     #[arg(long)]
     pub force: bool,
@@ -163,8 +166,8 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
         CacheCommand::Purge(args) => purge(places, args),
         CacheCommand::Scrub(args) => scrub(places, args),
         CacheCommand::Detach(args) => {
-            let DetachArgs { flush, force, tier, .. } = *args;
-            let body = DetachBody { flush, force, tier };
+            let DetachArgs { flush, pace, force, tier, .. } = *args;
+            let body = DetachBody { flush, pace, force, tier };
             let client = Client::of(places, &args.name)?;
             let status = waiting::post(&client, "/v1/cache/detach", &body)?;
             let place = if tier { "tier" } else { "cache" };

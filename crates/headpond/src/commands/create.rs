@@ -179,15 +179,10 @@ fn write(
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
         let opener = Opener::new(ring, runtime.clone());
-        let mut devices = Devices::default();
-        for member in members {
-            devices.members.push(opener.open(member)?);
-        }
-        for journal in journals {
-            devices.journals.push(opener.open(journal)?);
-        }
-        let open = caches.iter().map(|cache| opener.open(cache));
-        match open.collect::<Result<Vec<_>>>()? {
+        let members = opener.open_all(members).await?;
+        let journals = opener.open_all(journals).await?;
+        let mut devices = Devices { members, journals, ..Devices::default() };
+        match opener.open_all(caches).await? {
             copies if copies.len() > 1 => devices.copies = copies,
             single => devices.cache = single.into_iter().next(),
         }

@@ -46,7 +46,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
             if matches!(spec, DeviceSpec::Ram(_)) {
                 continue;
             }
-            match opener.open(&spec) {
+            match opener.open(&spec).await {
                 Ok(open) if is_mirrored && of_cache.contains(&device) => devices.copies.push(open),
                 Ok(open) if of_cache.contains(&device) => devices.cache = Some(open),
                 Ok(open) => devices.members.push(open),

@@ -3,17 +3,18 @@
 use crate::args::FlushArgs;
 use crate::client::Client;
 use crate::commands::waiting;
+use crate::daemon::FlushBody;
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
-use serde_json::Value;
 
-/// Writes all dirty data to the array.
+/// Writes all dirty data to the array, with a bar that follows it on its way down.
 ///
 /// # Errors
 /// What stays dirty and why.
 pub fn run(places: &Places, args: &FlushArgs) -> Result<Exit> {
-    let answer = flush(&Client::of(places, &args.name)?)?;
+    let client = Client::of(places, &args.name)?;
+    let answer = waiting::post(&client, "/v1/flush", &FlushBody { pace: args.pace })?;
     if args.json {
         println!("{answer}");
     } else {
@@ -21,12 +22,4 @@ pub fn run(places: &Places, args: &FlushArgs) -> Result<Exit> {
         println!("{}: {:.1} MB cleaned", args.name, bytes as f64 / 1e6);
     }
     Ok(Exit::Ok)
-}
-
-/// Flushes with a bar that follows the dirty data on its way down.
-///
-/// # Errors
-/// As [`run`].
-pub fn flush(client: &Client) -> Result<Value> {
-    waiting::post(client, "/v1/flush", &())
 }

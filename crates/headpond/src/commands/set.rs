@@ -21,7 +21,7 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
     let changes = super::class::read_named_files(&args.changes)?;
     let changes = changes.iter().map(ToString::to_string).collect();
-    let body = SetBody { changes, flush: args.flush };
+    let body = SetBody { changes, flush: args.flush, pace: args.pace };
     let status = waiting::post(&client, "/v1/settings", &body)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status)?);

@@ -2,6 +2,7 @@
 
 use crate::args::StopArgs;
 use crate::client::Client;
+use crate::commands::waiting;
 use crate::daemon::StopBody;
 use crate::outcome::Exit;
 use crate::place::Places;
@@ -11,17 +12,16 @@ use serde_json::Value;
 /// Stops the daemon and waits until the volume is closed.
 ///
 /// # Errors
-/// Where it is not served, or cannot be stopped cleanly.
+/// Where it is not served, is in use, or cannot be stopped cleanly.
 pub fn run(places: &Places, args: &StopArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    // What is in memory is cleaned before the volume is closed: beforehand it can be told how far
-    // that is.
-    let status: Value = client.get("/v1/status")?;
+    // What is in memory is cleaned before the volume is closed: while it is served it can be told
+    // how far that is. Where the daemon does not say what it has, it is asked to stop all the same.
+    let status: Value = client.get("/v1/status").unwrap_or_default();
     let is_memory = |cache: &str| status[cache]["lost_on_power"] == true;
-    if args.flush || is_memory("cache") || is_memory("tier") {
-        super::flush::flush(&client)?;
-    }
-    let _: Value = client.post("/v1/stop", &StopBody { flush: false })?;
+    let flush = args.flush || is_memory("cache") || is_memory("tier");
+    let body = StopBody { flush, wait: args.wait, force: args.force };
+    waiting::post(&client, "/v1/stop", &body)?;
     println!("stopped {}", args.name);
     Ok(Exit::Ok)
 }

@@ -103,8 +103,8 @@ pub fn find_on(args: &ArrayArgs, members: &[DeviceSpec]) -> Result<Found> {
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
         let opener = Opener::new(ring, runtime.clone());
-        let opened: Result<Vec<_>> = members.iter().map(|member| opener.open(member)).collect();
-        find(args, &opened?, &runtime).await
+        let opened = opener.open_all(members).await?;
+        find(args, &opened, &runtime).await
     })?
 }
 

@@ -1,7 +1,8 @@
 //! Wishes about the cache device itself.
 
+use super::desk::Desk;
 use super::message::{AttachBody, DetachBody, PurgeBody};
-use super::serving::Desk;
+use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
@@ -9,9 +10,9 @@ use headpond_block::{BLOCK_BYTES, BlockDevice};
 use headpond_cache::{Mode, is_line_size};
 use headpond_raid::Occupied;
 use headpond_volume::{
-    AttachError, CacheDescription, CacheDevice, CacheSettings, CallerError, Description,
-    DescriptionError, DetachError, Dirty, ExchangeError, NewDevice, Reopening, Replacement,
-    ScrubCacheError, SettingChange, Size, TierDescription, TierSettings, bytes_on_copies,
+    AttachError, CacheDescription, CacheDevice, CacheSettings, Description, DescriptionError,
+    DetachError, Dirty, ExchangeError, Keeping, NewDevice, Reopening, Replacement, ScrubCacheError,
+    SettingChange, Size, TierDescription, TierSettings, bytes_on_copies,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -34,6 +35,7 @@ impl Desk {
     }
 
     pub async fn detach(&self, body: &DetachBody) -> Result<Value> {
+        let _hurry = self.hurry(body.pace);
         let dirty = match (body.force, body.flush) {
             (true, _) => Dirty::Lose,
             (false, true) => Dirty::Clean,
@@ -50,16 +52,16 @@ impl Desk {
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
         check_line(body)?;
         if body.tier {
-            let (described, device) = self.tier(body, self.volume.description().tier)?;
+            let (described, device) = self.tier(body, self.volume.description().tier).await?;
             let replaced = self.volume.replace_tier(described, device, Dirty::Clean).await;
-            self.places.save(&self.volume.description())?;
+            self.save().await?;
             replaced.map_err(not_exchanged)?;
             return self.status();
         }
         let before = self.described()?;
         let specs = caches(body)?;
         let is_same = is_same(&before, &specs)?;
-        let settings = self.consider(body, &before.settings, &specs, is_same)?;
+        let settings = self.consider(body, &before.settings, &specs, is_same).await?;
         let mirror = mirror_of(&specs[1..]);
         let mut described = CacheDescription {
             device: specs[0].to_string(),
@@ -72,7 +74,7 @@ impl Desk {
         let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
         let open = |described| self.reopen(described);
         let device = match is_same {
-            true => self.same_device(body.size, &open)?,
+            true => self.same_device(body.size, &open).await?,
             false => NewDevice::Other(self.make_device(&specs, &described, occupied).await?),
         };
         // Also what was set while its devices were made copies.
@@ -112,7 +114,7 @@ impl Desk {
             (None, Some(size)) => self.resize_memory(size, cache).await?,
             (Some(_), size) => {
                 let open = |described| self.reopen(described);
-                let device = self.same_device(size, &open)?;
+                let device = self.same_device(size, &open).await?;
                 let (identities, keep) = (identities(), |it: &Description| self.keep(it));
                 let resized = self.volume.resize_cache(size, device, identities, &keep).await;
                 resized.map_err(not_exchanged)?
@@ -125,7 +127,7 @@ impl Desk {
 
     /// What the cache has where it lies: opened again where more is wanted than was seen of it and
     /// there is more. Whether that is enough, the volume tells.
-    fn same_device<'a>(
+    async fn same_device<'a>(
         &self,
         size: Option<Size>,
         open: &'a dyn Fn(CacheDescription) -> Reopening<'a>,
@@ -134,7 +136,7 @@ impl Desk {
         if size.is_some_and(|size| size.bytes() <= seen) {
             return Ok(NewDevice::Same);
         }
-        let Some(bytes) = self.room()?.filter(|bytes| size.is_some() || *bytes > seen) else {
+        let Some(bytes) = self.room().await?.filter(|bytes| size.is_some() || *bytes > seen) else {
             return Ok(NewDevice::Same);
         };
         Ok(NewDevice::Reopened { bytes, open })
@@ -142,24 +144,27 @@ impl Desk {
 
     /// How much a cache has on the devices of the present one as they are now; nothing is said of
     /// memory.
-    fn room(&self) -> Result<Option<u64>> {
+    async fn room(&self) -> Result<Option<u64>> {
         let cache = self.described()?;
-        let mut smallest = None;
-        for spec in copies_of(&cache)? {
-            let Some(path) = spec.path() else { return Ok(None) };
-            let bytes = headpond_uring::safety::inspect(path)?.size_bytes;
-            smallest = Some(smallest.map_or(bytes, |smallest: u64| smallest.min(bytes)));
-        }
+        let specs = copies_of(&cache)?;
+        let look = move || {
+            let mut smallest = None;
+            for spec in specs {
+                let Some(path) = spec.path() else { return Ok(None) };
+                let bytes = headpond_uring::safety::inspect(path)?.size_bytes;
+                smallest = Some(smallest.map_or(bytes, |smallest: u64| smallest.min(bytes)));
+            }
+            Ok(smallest)
+        };
         let room = |bytes| if cache.mirror.is_some() { bytes_on_copies(bytes) } else { bytes };
-        Ok(smallest.map(room))
+        Ok(aside(look).await?.map(room))
     }
 
     fn reopen(&self, described: CacheDescription) -> Reopening<'_> {
         Box::pin(async move {
             let reopened = |error: anyhow::Error| AttachError::Reopen(error.into());
             let specs = copies_of(&described).map_err(reopened)?;
-            let opened = specs.iter().map(|spec| self.opener.open(spec));
-            let opened = opened.collect::<Result<Vec<_>>>().map_err(reopened)?;
+            let opened = self.opener.open_all(&specs).await.map_err(reopened)?;
             self.unite(opened, &described, Occupied::Overwrite).await
         })
     }
@@ -171,8 +176,7 @@ impl Desk {
         described: &CacheDescription,
         occupied: Occupied,
     ) -> Result<CacheDevice> {
-        let opened = specs.iter().map(|spec| self.opener.open(spec));
-        let opened = opened.collect::<Result<Vec<_>>>()?;
+        let opened = self.opener.open_all(specs).await?;
         self.unite(opened, described, occupied).await.map_err(refused)
     }
 
@@ -184,14 +188,16 @@ impl Desk {
     ) -> Result<CacheDevice, AttachError> {
         match described.mirror {
             None => Ok(opened.remove(0).into()),
-            Some(_) => self.volume.make_copies(opened, described, occupied, self.pool()).await,
+            Some(_) => {
+                self.volume.make_copies(opened, described, occupied, self.pool.clone()).await
+            }
         }
     }
 
     async fn resize_memory(&self, size: Size, before: CacheDescription) -> Result<bool> {
         let spec = DeviceSpec::Ram(size);
         let described = CacheDescription { device: spec.to_string(), size: None, ..before };
-        let device = NewDevice::Other(self.opener.open(&spec)?.into());
+        let device = NewDevice::Other(self.opener.open(&spec).await?.into());
         let identities = identities();
         let new = Replacement { device, described, identities, occupied: Occupied::Overwrite };
         let replaced = self.volume.replace_cache(new, Dirty::Clean, &|it| self.keep(it)).await;
@@ -210,8 +216,9 @@ impl Desk {
         self.status()
     }
 
-    pub fn keep(&self, description: &Description) -> Result<(), CallerError> {
-        Ok(self.places.save(description)?)
+    pub fn keep(&self, description: &Description) -> Keeping<'_> {
+        let description = description.clone();
+        Box::pin(async move { Ok(self.files.save(description).await?) })
     }
 
     fn described(&self) -> Result<CacheDescription> {
@@ -229,7 +236,7 @@ impl Desk {
         }
         check_line(body)?;
         let specs = caches(body)?;
-        let settings = self.consider(body, &CacheSettings::default(), &specs, false)?;
+        let settings = self.consider(body, &CacheSettings::default(), &specs, false).await?;
         let described = CacheDescription {
             device: specs[0].to_string(),
             line: body.line.unwrap_or(Size(BLOCK_BYTES)),
@@ -258,25 +265,25 @@ impl Desk {
         let new = volume.make_cache(device, described, Uuid::new_v4(), occupied).await;
         let attached = volume.attach(new.map_err(refused)?, &|it| self.keep(it)).await;
         // What was kept before would be waited for by the next start.
-        self.places.save(&volume.description())?;
+        self.save().await?;
         attached.map_err(refused)
     }
 
     async fn take_cache(&self, dirty: Dirty) -> Result<()> {
         let detached = self.volume.detach(dirty).await;
         // Also where it is the tier that did not come back.
-        self.places.save(&self.volume.description())?;
+        self.save().await?;
         detached.map_err(not_detached)
     }
 
     async fn put_tier(&self, body: &AttachBody) -> Result<()> {
-        let (described, device) = self.tier(body, None)?;
+        let (described, device) = self.tier(body, None).await?;
         self.volume.attach_tier(described, device).await.map_err(refused)?;
-        self.places.save(&self.volume.description())
+        self.save().await
     }
 
     /// A tier that is to be; what is not said of it is as in the one before.
-    fn tier(
+    async fn tier(
         &self,
         body: &AttachBody,
         before: Option<TierDescription>,
@@ -296,7 +303,7 @@ impl Desk {
             return Err(Failure::usage(text));
         }
         let mut specs = caches(body)?;
-        self.vet_caches(&specs, body.force, settings.mode, false)?;
+        self.vet_caches(&specs, body.force, settings.mode, false).await?;
         let spec = specs.remove(0);
         let described = TierDescription {
             device: spec.to_string(),
@@ -304,18 +311,18 @@ impl Desk {
             settings,
             volatile_allowed: body.force,
         };
-        let device = self.opener.open(&spec)?;
+        let device = self.opener.open(&spec).await?;
         Ok((described, device))
     }
 
     async fn take_tier(&self, dirty: Dirty) -> Result<()> {
         self.volume.detach_tier(dirty).await.map_err(not_detached)?;
-        self.places.save(&self.volume.description())
+        self.save().await
     }
 
     /// Everything that can be said against devices before they are touched; answers with what is
     /// set of the cache.
-    fn consider(
+    async fn consider(
         &self,
         body: &AttachBody,
         settings: &CacheSettings,
@@ -323,12 +330,12 @@ impl Desk {
         are_ours: bool,
     ) -> Result<CacheSettings> {
         let settings = changed(body, settings)?;
-        self.vet_caches(specs, body.force, settings.mode, are_ours)?;
+        self.vet_caches(specs, body.force, settings.mode, are_ours).await?;
         Ok(settings)
     }
 
     /// The volume's own devices are no cache of its, unless they are the one that is made anew.
-    fn vet_caches(
+    async fn vet_caches(
         &self,
         specs: &[DeviceSpec],
         force: bool,
@@ -337,7 +344,13 @@ impl Desk {
     ) -> Result<()> {
         let consent = if force { Consent::Forced } else { Consent::Careful };
         for spec in specs {
-            let vetted = if are_ours { vet(spec, consent) } else { self.vet_cache(spec, consent) };
+            let vetted = match are_ours {
+                true => {
+                    let spec = spec.clone();
+                    aside(move || vet(&spec, consent)).await
+                }
+                false => self.vet_cache(spec, consent).await,
+            };
             vetted?.check_cache(spec, mode, consent)?;
         }
         Ok(())

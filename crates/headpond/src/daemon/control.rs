@@ -1,37 +1,46 @@
-//! The control API: HTTP and JSON on a Unix socket, served by a thread of its own.
+//! The control thread: HTTP on a Unix socket, and signals.
 //!
-//! `GET /v1/status` and `GET /v1/stats` tell; a `POST` to another path is a wish: `/v1/settings`,
-//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`,
-//! `/v1/look`, `/v1/cache/...`, `/v1/core/...` and `/v1/array/...` (`array_routes`). A refusal is
-//! `{"error", "exit"}`.
-//!
-//! **Invariants**: this thread never touches the volume; it only sends messages.
+//! **Invariants**
+//! - This thread never touches the volume; it only sends messages. Whether the data thread goes on
+//!   it sees from the [`Pulse`].
+//! - What a client can hold is bounded: connections, and the time for a request to arrive.
 
-use super::message::{
-    AddCoreBody, Answer, ArrayWish, AttachBody, DetachBody, LookBody, Message, PurgeBody,
-    RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody, Wish,
-};
+use super::message::{Answer, Message, StopBody, Wish};
+use super::pulse::Pulse;
+use super::routes::{routes, without_room};
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
-use axum::{Json, Router};
 use headpond_block::Runtime;
-use serde::de::DeserializeOwned;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
 /// What was asked before the end is answered within this time, or not at all.
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 const LOOKED_EVERY: Duration = Duration::from_millis(2);
+/// Connections at a time; so many more are told that there is no room, and those after them are
+/// closed.
+pub const CONNECTIONS_MAX: usize = 64;
+const REFUSED_MAX: usize = 64;
+/// Wishes that wait for their answer at a time; the other connections are for who only looks.
+const WISHES_MAX: usize = 48;
+/// In which the head of a request has to arrive.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+/// After so long without an answer of the data thread, who only looks is told that there is none.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(1500);
+/// After an accept that failed, for want of descriptors perhaps.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The control thread, while it runs.
 pub struct Control {
@@ -39,15 +48,31 @@ pub struct Control {
     ended: oneshot::Sender<()>,
 }
 
+/// How messages get to the data thread. Cloning shares the limits.
+#[derive(Clone)]
+pub struct Asking {
+    volume: Arc<str>,
+    messages: mpsc::Sender<Message>,
+    pulse: Arc<Pulse>,
+    wishes: Arc<Semaphore>,
+}
+
 impl Control {
     /// Listens on `socket` and starts the thread.
     ///
     /// # Errors
     /// Where the socket cannot be made.
-    pub fn start(socket: &Path, messages: mpsc::Sender<Message>) -> Result<Self> {
+    pub fn start(
+        socket: &Path,
+        volume: &str,
+        messages: mpsc::Sender<Message>,
+        pulse: Arc<Pulse>,
+    ) -> Result<Self> {
         let listener = listen(socket)?;
         let (ended, wait) = oneshot::channel();
-        let serve = move || run(listener, messages, wait);
+        let wishes = Arc::new(Semaphore::new(WISHES_MAX));
+        let asking = Asking { volume: volume.into(), messages, pulse, wishes };
+        let serve = move || run(listener, asking, wait);
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         Ok(Self { thread, ended })
     }
@@ -71,6 +96,48 @@ impl Control {
     }
 }
 
+impl Asking {
+    /// Has a wish granted, however long that takes.
+    pub async fn ask(&self, wish: Wish) -> Answer {
+        let Ok(_place) = self.wishes.try_acquire() else {
+            return Err(failed(format!(
+                "{WISHES_MAX} commands wait for {} already: try again when one has ended",
+                self.volume
+            )));
+        };
+        self.send(wish).await
+    }
+
+    /// The same for who only looks, and is told when there is no answer.
+    pub async fn look(&self, wish: Wish) -> Answer {
+        match tokio::time::timeout(LOOK_TIME_MAX, self.send(wish)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(failed(format!("{} {}", self.volume, self.silence()))),
+        }
+    }
+
+    async fn send(&self, wish: Wish) -> Answer {
+        let gone = || failed("the volume is being stopped".into());
+        let (reply, answer) = oneshot::channel();
+        self.messages.send(Message { wish, reply }).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// That the data thread does not answer, since when, and why as far as that is known.
+    fn silence(&self) -> String {
+        let seconds = self.pulse.silent_for().max(LOOK_TIME_MAX).as_secs_f64();
+        let mut text = format!("does not answer for {seconds:.1} s");
+        if let Some(what) = self.pulse.waits_for() {
+            text += &format!("; it is being stopped and waits for {what}");
+        }
+        text
+    }
+}
+
+fn failed(error: String) -> Refusal {
+    Refusal { error, exit: Exit::Error as u8 }
+}
+
 /// A socket that only its owner may use. A file that no daemon answers on is left over and removed.
 fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
     let shown = socket.display();
@@ -89,22 +156,67 @@ fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
 
 fn run(
     listener: std::os::unix::net::UnixListener,
-    messages: mpsc::Sender<Message>,
+    asking: Asking,
     ended: oneshot::Receiver<()>,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
         let listener = UnixListener::from_std(listener)?;
-        tokio::spawn(heed_signals(messages.clone()));
-        let served = axum::serve(listener, routes(messages));
-        served.with_graceful_shutdown(async { drop(ended.await) }).await?;
+        tokio::spawn(heed_signals(asking.clone()));
+        accept(listener, asking, ended).await;
         Ok(())
     })
 }
 
-/// SIGTERM and SIGINT stop the volume as `headpond stop` does; where that does not end, another one
-/// ends the daemon as a kill does. SIGHUP finds nothing to read again, and changes nothing.
-async fn heed_signals(messages: mpsc::Sender<Message>) {
+/// Serves connections until the end, and then those requests that are under way.
+async fn accept(listener: UnixListener, asking: Asking, mut ended: oneshot::Receiver<()>) {
+    let service = TowerToHyperService::new(routes(asking));
+    let full = TowerToHyperService::new(without_room());
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            _ = &mut ended => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) if connections.len() < CONNECTIONS_MAX => {
+                connections.spawn(serve(stream, service.clone(), stopping.clone()));
+            }
+            Ok((stream, _)) if connections.len() < CONNECTIONS_MAX + REFUSED_MAX => {
+                connections.spawn(serve(stream, full.clone(), stopping.clone()));
+            }
+            // It is closed.
+            Ok(_) => {}
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+    // Nobody listens where no connection is left.
+    let _ = stop.send(true);
+    connections.join_all().await;
+}
+
+async fn serve(
+    stream: UnixStream,
+    service: TowerToHyperService<axum::Router>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // A client that breaks off is nobody's concern.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// SIGTERM and SIGINT end the daemon in order, whoever is connected and whatever is under way;
+/// where that does not come to its end, another one ends it as a kill does. SIGHUP finds nothing to
+/// read again, and changes nothing.
+async fn heed_signals(asking: Asking) {
     let (Ok(mut term), Ok(mut interrupt), Ok(mut hangup)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
@@ -123,15 +235,12 @@ async fn heed_signals(messages: mpsc::Sender<Message>) {
             _ = interrupt.recv() => {}
         }
         if std::mem::replace(&mut is_ending, true) {
-            eprintln!(
-                "headpond: error: ended by a second signal, before the volume had stopped: the next \
-                 start takes up what the cache device holds"
-            );
-            std::process::exit(i32::from(Exit::Error as u8));
+            end_at_once(&asking);
         }
-        let messages = messages.clone();
+        let asking = asking.clone();
         tokio::spawn(async move {
-            if let Err(refusal) = ask(&messages, Wish::Stop(StopBody { flush: false })).await {
+            let body = StopBody { force: true, ..StopBody::default() };
+            if let Err(refusal) = asking.send(Wish::Stop(body)).await {
                 eprintln!(
                     "headpond: error: not stopped: {}; another signal ends the daemon as a kill does",
                     refusal.error
@@ -141,121 +250,14 @@ async fn heed_signals(messages: mpsc::Sender<Message>) {
     }
 }
 
-fn routes(messages: mpsc::Sender<Message>) -> Router {
-    type Sender = State<mpsc::Sender<Message>>;
-    let status = async |State(to): Sender| respond(ask(&to, Wish::Status).await);
-    let stats = async |State(to): Sender| respond(ask(&to, Wish::Stats).await);
-    let reset = async |State(to): Sender| respond(ask(&to, Wish::ResetStats).await);
-    let flush = async |State(to): Sender| respond(ask(&to, Wish::Flush).await);
-    let start = async |State(to): Sender, Json(body): Json<RecordBody>| {
-        respond(ask(&to, Wish::StartRecording(body)).await)
+fn end_at_once(asking: &Asking) -> ! {
+    let stuck = match asking.pulse.waits_for() {
+        Some(what) => format!("it waited for {what}"),
+        None => format!("{} {}", asking.volume, asking.silence()),
     };
-    let end = async |State(to): Sender| respond(ask(&to, Wish::StopRecording).await);
-    let look = async |State(to): Sender, Json(body): Json<LookBody>| {
-        respond(ask(&to, Wish::Look(body)).await)
-    };
-    let stop = async |State(to): Sender, Json(body): Json<StopBody>| {
-        respond(ask(&to, Wish::Stop(body)).await)
-    };
-    let scrub = async |State(to): Sender| respond(ask(&to, Wish::ScrubCache).await);
-    let attach = async |State(to): Sender, Json(body): Json<AttachBody>| {
-        respond(ask(&to, Wish::AttachCache(body)).await)
-    };
-    let detach = async |State(to): Sender, Json(body): Json<DetachBody>| {
-        respond(ask(&to, Wish::DetachCache(body)).await)
-    };
-    let replace = async |State(to): Sender, Json(body): Json<AttachBody>| {
-        respond(ask(&to, Wish::ReplaceCache(body)).await)
-    };
-    let resize = async |State(to): Sender, Json(body): Json<ResizeBody>| {
-        respond(ask(&to, Wish::ResizeCache(body)).await)
-    };
-    let purge = async |State(to): Sender, Json(body): Json<PurgeBody>| {
-        respond(ask(&to, Wish::PurgeCache(body)).await)
-    };
-    let add_core = async |State(to): Sender, Json(body): Json<AddCoreBody>| {
-        respond(ask(&to, Wish::AddCore(body)).await)
-    };
-    let remove_core = async |State(to): Sender, Json(body): Json<RemoveCoreBody>| {
-        respond(ask(&to, Wish::RemoveCore(body)).await)
-    };
-    let set = async |State(to): Sender, Json(body): Json<SetBody>| {
-        let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
-        match changes {
-            Ok(changes) => respond(ask(&to, Wish::Set { changes, flush: body.flush }).await),
-            Err(error) => respond(Err(usage(&error))),
-        }
-    };
-    Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/stats", get(stats))
-        .route("/v1/stats/reset", post(reset))
-        .route("/v1/settings", post(set))
-        .route("/v1/flush", post(flush))
-        .route("/v1/cache/attach", post(attach))
-        .route("/v1/cache/scrub", post(scrub))
-        .route("/v1/cache/detach", post(detach))
-        .route("/v1/cache/replace", post(replace))
-        .route("/v1/cache/resize", post(resize))
-        .route("/v1/cache/purge", post(purge))
-        .route("/v1/core/add", post(add_core))
-        .route("/v1/core/remove", post(remove_core))
-        .merge(array_routes())
-        .route("/v1/stop", post(stop))
-        .route("/v1/recording/start", post(start))
-        .route("/v1/recording/stop", post(end))
-        .route("/v1/look", post(look))
-        .with_state(messages)
-}
-
-/// What concerns the members of an array, and the work on it beside the requests.
-fn array_routes() -> Router<mpsc::Sender<Message>> {
-    fn wish<B: DeserializeOwned + Send + 'static>(
-        make: fn(B) -> ArrayWish,
-    ) -> MethodRouter<mpsc::Sender<Message>> {
-        post(async move |State(to): State<mpsc::Sender<Message>>, Json(body): Json<B>| {
-            respond(ask(&to, Wish::Array(make(body))).await)
-        })
-    }
-    Router::new()
-        .route("/v1/array/add-spare", wish(ArrayWish::AddSpare))
-        .route("/v1/array/re-add", wish(ArrayWish::ReAdd))
-        .route("/v1/array/replace", wish(ArrayWish::Replace))
-        .route("/v1/array/grow", wish(ArrayWish::Grow))
-        .route("/v1/array/fail", wish(ArrayWish::Fail))
-        .route("/v1/array/remove", wish(ArrayWish::Remove))
-        .route("/v1/array/drop-copy", wish(ArrayWish::DropCopy))
-        .route("/v1/array/set-journal", wish(ArrayWish::SetJournal))
-        .route("/v1/array/drop-journal", wish(ArrayWish::DropJournal))
-        .route("/v1/array/scrub", wish(ArrayWish::Scrub))
-        .route("/v1/array/pause", wish(ArrayWish::Pause))
-        .route("/v1/array/resume", wish(ArrayWish::Resume))
-        .route("/v1/array/pace", wish(ArrayWish::Pace))
-}
-
-async fn ask(messages: &mpsc::Sender<Message>, wish: Wish) -> Answer {
-    let gone = || Refusal { error: "the volume is being stopped".into(), exit: Exit::Error as u8 };
-    let (reply, answer) = oneshot::channel();
-    messages.send(Message { wish, reply }).await.map_err(|_| gone())?;
-    answer.await.map_err(|_| gone())?
-}
-
-fn respond(answer: Answer) -> Response {
-    match answer {
-        Ok(document) => Json(document).into_response(),
-        Err(refusal) => {
-            let is_conflict = refusal.exit == Exit::Refused as u8;
-            let is_usage = refusal.exit == Exit::Usage as u8;
-            let status = match (is_conflict, is_usage) {
-                (true, _) => StatusCode::CONFLICT,
-                (_, true) => StatusCode::BAD_REQUEST,
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            (status, Json(refusal)).into_response()
-        }
-    }
-}
-
-fn usage(error: &impl ToString) -> Refusal {
-    Refusal { error: error.to_string(), exit: Exit::Usage as u8 }
+    eprintln!(
+        "headpond: error: ended by a second signal, before the volume had stopped: {stuck}; the next \
+         start takes up what the cache device holds"
+    );
+    std::process::exit(i32::from(Exit::Error as u8))
 }

@@ -1,7 +1,7 @@
 //! Wishes about further cores.
 
+use super::desk::Desk;
 use super::message::{AddCoreBody, RemoveCoreBody};
-use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, expect_zeros};
 use crate::outcome::Failure;
 use anyhow::{Context, Result, anyhow};
@@ -9,8 +9,8 @@ use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
 use headpond_raid::{Intent, Occupied};
 use headpond_volume::{
-    CallerError, CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
-    FurtherCoreDescription, Pace, Volume,
+    CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
+    FurtherCoreDescription, Keeping, Pace, Volume,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -20,24 +20,22 @@ use uuid::Uuid;
 impl Desk {
     /// The cache is written back before, and begins empty afterwards.
     pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
-        let described = describe(&self.volume.description(), body).or_else(|error| {
-            if matches!(error, DescriptionError::Repeated { .. }) {
-                // A device of the volume was named once: it is refused as that.
-                self.vet_members(body)?;
-            }
-            Err(Failure::usage(error))
-        })?;
-        let specs = self.vet_members(body)?;
-        let members: Vec<_> =
-            specs.iter().map(|spec| self.opener.open(spec)).collect::<Result<_>>()?;
+        let described = describe(&self.volume.description(), body);
+        if !matches!(described, Ok(_) | Err(DescriptionError::Repeated { .. })) {
+            described.as_ref().map_err(Failure::usage)?;
+        }
+        // Before a device that is named twice: where it is the volume's it is refused as that.
+        let specs = self.vet_members(body).await?;
+        let described = described.map_err(Failure::usage)?;
+        let members = self.opener.open_all(&specs).await?;
         if body.zeroed {
             expect_zeros(&members).await?;
         }
         let options = options(body);
-        let made = self.volume.make_core(described.clone(), members, &options, self.pool());
+        let made = self.volume.make_core(described.clone(), members, &options, self.pool.clone());
         let made = made.await.map_err(not_changed)?;
         let added = self.volume.add_core(made, Uuid::new_v4(), &|it| self.keep(it)).await;
-        let saved = self.places.save(&self.volume.description());
+        let saved = self.save().await;
         let is_refused = added.as_ref().is_err_and(CoreChangeError::is_refusal);
         let is_there = !is_refused && self.volume.core_device(&described.name).is_some();
         let offered = if is_there { self.offer(&described.name) } else { Ok(()) };
@@ -58,31 +56,39 @@ impl Desk {
                 .err()
                 .map_or_else(|| anyhow!("{name} came meanwhile"), not_changed));
         };
-        self.refuse_name(&own, described)?;
+        self.refuse_name(&own, described).await?;
         let alone = description.of_core_alone(described, own);
         alone.check().map_err(Failure::refused)?;
         let export = description.array_name(name);
         self.refuse_clients(&export)?;
         let is_kept = Cell::new(false);
-        let keep = |next: &Description| -> Result<(), CallerError> {
+        let leaves = |next: &Description| {
             let now = self.volume.description();
             let named =
                 |it: &Description| it.further_cores.iter().find(|core| core.name == *name).cloned();
-            if let (Some(leaving), None) = (named(&now), named(next)) {
-                self.refuse_name(&alone.name, &leaving)?;
-                self.refuse_clients(&export)?;
-                is_kept.set(true);
-                // Named twice for a moment rather than nowhere: a device serves one at a time.
-                self.places.save(&now.of_core_alone(&leaving, alone.name.clone()))?;
-            }
-            self.keep(next)
+            named(&now).filter(|_| named(next).is_none())
+        };
+        let keep = |next: &Description| -> Keeping<'_> {
+            let (next, leaving) = (next.clone(), leaves(next));
+            let (alone, export, is_kept) = (&alone, &export, &is_kept);
+            Box::pin(async move {
+                if let Some(leaving) = leaving {
+                    self.refuse_name(&alone.name, &leaving).await?;
+                    self.refuse_clients(export)?;
+                    is_kept.set(true);
+                    // Named twice for a moment rather than nowhere: a device serves one at a time.
+                    let now = self.volume.description();
+                    self.files.save(now.of_core_alone(&leaving, alone.name.clone())).await?;
+                }
+                Ok(self.files.save(next).await?)
+            })
         };
         let removed = self.volume.remove_core(name, Uuid::new_v4(), &keep).await;
-        let mut saved = self.places.save(&self.volume.description());
+        let mut saved = self.save().await;
         if self.volume.core_device(name).is_none() {
             self.exports.remove(&export);
-        } else if is_kept.get() && saved.is_ok() && self.places.exists(&alone.name) {
-            saved = self.places.forget(&alone.name);
+        } else if is_kept.get() && saved.is_ok() {
+            saved = self.files.forget_if_there(alone.name.clone()).await;
         }
         removed.map_err(not_changed)?;
         saved?;
@@ -96,11 +102,8 @@ impl Desk {
 
     /// A core that leaves is a volume of its own; it may be described as that from a time before,
     /// when the power went.
-    fn refuse_name(&self, own: &str, leaving: &FurtherCoreDescription) -> Result<()> {
-        // One that has got a cache since is more than that.
-        let is_it =
-            |it: Description| it.uuid == leaving.uuid && it.cache.is_none() && it.tier.is_none();
-        match self.places.exists(own) && !self.places.load(own).is_ok_and(is_it) {
+    async fn refuse_name(&self, own: &str, leaving: &FurtherCoreDescription) -> Result<()> {
+        match self.files.is_taken(own.to_owned(), leaving.uuid).await? {
             false => Ok(()),
             true => Err(Failure::refused(format!(
                 "the core would be volume {own}, and there is one: `headpond destroy {own}` removes it"
@@ -117,12 +120,12 @@ impl Desk {
         }
     }
 
-    fn vet_members(&self, body: &AddCoreBody) -> Result<Vec<DeviceSpec>> {
+    async fn vet_members(&self, body: &AddCoreBody) -> Result<Vec<DeviceSpec>> {
         let consent = if body.force { Consent::Forced } else { Consent::Careful };
         let specs: Vec<DeviceSpec> =
             body.members.iter().map(|name| Ok(name.parse()?)).collect::<Result<_>>()?;
         for spec in &specs {
-            self.vet_member(spec, consent)?;
+            self.vet_member(spec, consent).await?;
         }
         Ok(specs)
     }

@@ -1,7 +1,8 @@
 //! Wishes about the members of an array, and the work on it beside the requests.
 
+use super::desk::Desk;
 use super::message::{ArrayWish, GrowBody, JournalBody, MemberBody, PaceBody};
-use super::serving::Desk;
+use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, Vetted, vet, vet_lasting};
 use crate::outcome::Failure;
 use anyhow::Result;
@@ -22,36 +23,38 @@ impl Desk {
         let volume = &self.volume;
         let changed = match wish {
             ArrayWish::AddSpare(body) => {
-                let new = self.new_member(&body.device, body.force)?;
+                let new = self.new_member(&body.device, body.force).await?;
                 volume.add_spare(body.core.as_deref(), new).await
             }
             ArrayWish::ReAdd(body) => {
-                let returning = self.returning_member(&body.device)?;
+                let returning = self.returning_member(&body.device).await?;
                 volume.re_add_member(body.core.as_deref(), returning).await.map(drop)
             }
             ArrayWish::Replace(body) => {
-                let with = body.with.as_deref();
-                let with = with.map(|word| self.new_member(word, body.force)).transpose()?;
+                let with = match &body.with {
+                    Some(word) => Some(self.new_member(word, body.force).await?),
+                    None => None,
+                };
                 volume.replace_member(body.core.as_deref(), &name(body)?, with).await
             }
             ArrayWish::Grow(body) => {
-                let by = self.grow_by(body)?;
-                volume.grow_array(body.core.as_deref(), by, self.pool()).await
+                let by = self.grow_by(body).await?;
+                volume.grow_array(body.core.as_deref(), by, self.pool.clone()).await
             }
             ArrayWish::Fail(body) => volume.fail_member(body.core.as_deref(), &name(body)?).await,
             ArrayWish::Remove(body) => {
                 volume.remove_member(body.core.as_deref(), &name(body)?).await
             }
             ArrayWish::DropCopy(body) => {
-                let leaving = self.leaving_copy(body)?;
-                volume.drop_copy(body.core.as_deref(), leaving, self.pool()).await
+                let leaving = self.leaving_copy(body).await?;
+                volume.drop_copy(body.core.as_deref(), leaving, self.pool.clone()).await
             }
             ArrayWish::SetJournal(body) => {
-                let new = self.new_journal(body)?;
-                volume.set_journal(body.core.as_deref(), new, self.pool()).await
+                let new = self.new_journal(body).await?;
+                volume.set_journal(body.core.as_deref(), new, self.pool.clone()).await
             }
             ArrayWish::DropJournal(body) => {
-                volume.drop_journal(body.core.as_deref(), self.pool()).await
+                volume.drop_journal(body.core.as_deref(), self.pool.clone()).await
             }
             ArrayWish::Scrub(body) => volume.scrub_array(body.core.as_deref()),
             ArrayWish::Pause(body) => volume.pause_upkeep(body.core.as_deref(), true),
@@ -61,59 +64,65 @@ impl Desk {
             }
         };
         // Also where it failed half-way: a device may have joined.
-        self.places.save(&volume.description())?;
+        self.save().await?;
         changed.map_err(not_changed)?;
         self.status()
     }
 
-    fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
+    async fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
         let spec: DeviceSpec = word.parse()?;
         let consent = if force { Consent::Forced } else { Consent::Careful };
-        self.vet_member(&spec, consent)?;
+        self.vet_member(&spec, consent).await?;
         Ok(NewMember {
             word: spec.to_string(),
-            device: self.opener.open(&spec)?,
+            device: self.opener.open(&spec).await?,
             uuid: Uuid::new_v4(),
             occupied: if force { Occupied::Overwrite } else { Occupied::Refuse },
         })
     }
 
     /// Checks a device that is to join an array, which must not be in the volume yet.
-    pub(super) fn vet_member(&self, spec: &DeviceSpec, consent: Consent) -> Result<()> {
+    pub(super) async fn vet_member(&self, spec: &DeviceSpec, consent: Consent) -> Result<()> {
         // Copies of a cache are an array, and memory of the same words is other memory.
         let cache = self.volume.description().cache.filter(|cache| cache.mirror.is_none());
         let cache = cache.filter(|_| !matches!(spec, DeviceSpec::Ram(_)));
-        self.refuse_own(spec, cache.map(|cache| cache.device))?;
-        vet_lasting(spec, consent).map(drop)
+        self.refuse_own(spec, cache.map(|cache| cache.device)).await?;
+        let spec = spec.clone();
+        aside(move || vet_lasting(&spec, consent)).await.map(drop)
     }
 
     /// Checks a device that is to be a cache, which may be that already.
-    pub(super) fn vet_cache(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
-        self.refuse_own(spec, None)?;
-        vet(spec, consent)
+    pub(super) async fn vet_cache(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+        self.refuse_own(spec, None).await?;
+        let spec = spec.clone();
+        aside(move || vet(&spec, consent)).await
     }
 
-    fn refuse_own(&self, spec: &DeviceSpec, further: Option<String>) -> Result<()> {
-        let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let (wanted, name) = (spec.path().map(place), spec.device_name());
-        let is_it = |own: String| own == name || Some(place(Path::new(&own))) == wanted;
-        match self.volume.array_devices().into_iter().chain(further).any(is_it) {
-            false => Ok(()),
-            true => Err(Failure::refused(format!(
-                "{spec} belongs to {0} already: `headpond status {0}` lists its devices",
-                self.volume.description().name
-            ))),
-        }
+    async fn refuse_own(&self, spec: &DeviceSpec, further: Option<String>) -> Result<()> {
+        let own: Vec<String> = self.volume.array_devices().into_iter().chain(further).collect();
+        let (volume, spec) = (self.volume.description().name, spec.clone());
+        let look = move || {
+            let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let (wanted, name) = (spec.path().map(place), spec.device_name());
+            let is_it = |own: String| own == name || Some(place(Path::new(&own))) == wanted;
+            match own.into_iter().any(is_it) {
+                false => Ok(()),
+                true => Err(Failure::refused(format!(
+                    "{spec} belongs to {volume} already: `headpond status {volume}` lists its devices"
+                ))),
+            }
+        };
+        aside(look).await
     }
 
-    fn new_journal(&self, body: &JournalBody) -> Result<NewJournal> {
+    async fn new_journal(&self, body: &JournalBody) -> Result<NewJournal> {
         let NewMember { word, device, uuid, occupied } =
-            self.new_member(&body.device, body.force)?;
+            self.new_member(&body.device, body.force).await?;
         Ok(NewJournal { word, device, uuid, when: body.when, occupied })
     }
 
     /// A device that the array does not have may be away, or be known by its label alone.
-    fn leaving_copy(&self, body: &MemberBody) -> Result<LeavingCopy> {
+    async fn leaving_copy(&self, body: &MemberBody) -> Result<LeavingCopy> {
         if body.device == MISSING {
             return Ok(LeavingCopy { copy: WhichCopy::Missing, device: None });
         }
@@ -123,26 +132,27 @@ impl Desk {
         let spec: DeviceSpec = body.device.parse()?;
         let name = spec.device_name();
         let is_there = self.volume.has_device(body.core.as_deref(), &name);
-        let device = if is_there { None } else { self.opener.open(&spec).ok() };
+        let device = if is_there { None } else { self.opener.open(&spec).await.ok() };
         Ok(LeavingCopy { copy: WhichCopy::On(name), device })
     }
 
-    fn grow_by(&self, body: &GrowBody) -> Result<Vec<GrowBy>> {
-        let by = |word: &String| {
+    async fn grow_by(&self, body: &GrowBody) -> Result<Vec<GrowBy>> {
+        let mut by = Vec::new();
+        for word in &body.devices {
             let name = word.parse::<DeviceSpec>()?.device_name();
-            match self.volume.is_spare(body.core.as_deref(), &name) {
-                true => Ok(GrowBy::Spare(name)),
-                false => Ok(GrowBy::New(self.new_member(word, body.force)?)),
-            }
-        };
-        body.devices.iter().map(by).collect()
+            by.push(match self.volume.is_spare(body.core.as_deref(), &name) {
+                true => GrowBy::Spare(name),
+                false => GrowBy::New(self.new_member(word, body.force).await?),
+            });
+        }
+        Ok(by)
     }
 
     /// It holds a part of the array, by which it is known.
-    fn returning_member(&self, word: &str) -> Result<ReturningMember> {
+    async fn returning_member(&self, word: &str) -> Result<ReturningMember> {
         let spec: DeviceSpec = word.parse()?;
-        self.refuse_own(&spec, None)?;
-        let device = self.opener.open(&spec)?;
+        self.refuse_own(&spec, None).await?;
+        let device = self.opener.open(&spec).await?;
         Ok(ReturningMember { word: spec.to_string(), device, uuid: Uuid::new_v4() })
     }
 }

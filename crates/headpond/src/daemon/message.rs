@@ -17,11 +17,10 @@ pub enum Wish {
     ResetStats,
     Set {
         changes: Vec<SettingChange>,
-        /// Everything is at the core when the answer comes.
-        flush: bool,
+        body: SetBody,
     },
     /// Write all dirty data to the core.
-    Flush,
+    Flush(FlushBody),
     Stop(StopBody),
     ScrubCache,
     AttachCache(AttachBody),
@@ -41,6 +40,46 @@ pub enum Wish {
     Look(LookBody),
 }
 
+impl Wish {
+    /// What it is called where a stop would cut it off.
+    pub fn work(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Set { body, .. } if body.flush => "set --flush",
+            Self::Flush(_) => "flush",
+            Self::ScrubCache => "cache scrub",
+            Self::AttachCache(_) => "cache attach",
+            Self::DetachCache(_) => "cache detach",
+            Self::ReplaceCache(_) => "cache replace",
+            Self::ResizeCache(_) => "cache resize",
+            Self::PurgeCache(_) => "cache purge",
+            Self::AddCore(_) => "core add",
+            Self::RemoveCore(_) => "core remove",
+            Self::Array(_) => "array",
+            Self::Status | Self::Stats | Self::ResetStats | Self::Set { .. } => return None,
+            Self::StartRecording(_) | Self::StopRecording | Self::Look(_) => return None,
+            Self::Stop(_) => return None,
+        })
+    }
+}
+
+/// How fast what is dirty is written to the array for a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlushPace {
+    /// Readers keep about two thirds of their rate.
+    #[default]
+    Readers,
+    /// As fast as the array can.
+    Max,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlushBody {
+    #[serde(default)]
+    pub pace: FlushPace,
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetBody {
@@ -49,6 +88,8 @@ pub struct SetBody {
     /// Write all dirty data to the core, and answer when that is done.
     #[serde(default)]
     pub flush: bool,
+    #[serde(default)]
+    pub pace: FlushPace,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -57,6 +98,12 @@ pub struct StopBody {
     /// Write all dirty data to the core first.
     #[serde(default)]
     pub flush: bool,
+    /// Until commands that are under way have come to their end.
+    #[serde(default)]
+    pub wait: bool,
+    /// Though clients are connected or commands are under way.
+    #[serde(default)]
+    pub force: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -89,6 +136,8 @@ pub struct DetachBody {
     /// Write all dirty data to the core first.
     #[serde(default)]
     pub flush: bool,
+    #[serde(default)]
+    pub pace: FlushPace,
     /// Give up what cannot be written.
     #[serde(default)]
     pub force: bool,

@@ -9,15 +9,22 @@
 mod caches;
 mod control;
 mod cores;
+mod desk;
+mod files;
 pub mod loading;
 mod members;
 mod message;
+mod opening;
+mod pulse;
 mod recording;
+mod routes;
 mod serving;
+mod work;
 
 pub use members::MISSING;
 pub use message::{
-    AddCoreBody, AttachBody, DetachBody, GrowBody, JournalBody, LookBody, MemberBody, OfCoreBody,
-    PaceBody, PurgeBody, RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody,
+    AddCoreBody, AttachBody, DetachBody, FlushBody, FlushPace, GrowBody, JournalBody, LookBody,
+    MemberBody, OfCoreBody, PaceBody, PurgeBody, RecordBody, RemoveCoreBody, ResizeBody, SetBody,
+    StopBody,
 };
-pub use serving::serve;
+pub use opening::serve;

@@ -2,6 +2,7 @@
 //! moment.
 
 use super::message::LookBody;
+use crate::aside::aside;
 use anyhow::{Context, Result, anyhow, bail};
 use headpond_block::Runtime;
 use headpond_trace::{CaptureDevice, CaptureSummary, capture};
@@ -44,12 +45,18 @@ impl Recording {
     ///
     /// # Errors
     /// Where a recording is under way, or the file exists or cannot be made.
-    pub fn start(&self, output: &Path) -> Result<()> {
+    pub async fn start(&self, output: &Path) -> Result<()> {
         if let Some(other) = self.output() {
             bail!("a recording to {} is under way: stop it first", other.display());
         }
-        let file = File::create_new(output)
-            .with_context(|| format!("cannot record to {}", output.display()))?;
+        let path = output.to_owned();
+        let create = move || {
+            File::create_new(&path).with_context(|| format!("cannot record to {}", path.display()))
+        };
+        let file = aside(create).await?;
+        if let Some(other) = self.output() {
+            bail!("a recording to {} has begun meanwhile: stop it first", other.display());
+        }
         let (recorder, drain) = capture();
         let (tell, ended) = oneshot::channel();
         let volume = self.volume.clone();
@@ -75,7 +82,7 @@ impl Recording {
     /// # Errors
     /// As [`Self::start`] and [`Self::stop`].
     pub async fn look(&self, runtime: &Runtime, look: &LookBody) -> Result<CaptureSummary> {
-        self.start(&look.output)?;
+        self.start(&look.output).await?;
         let end = runtime.now() + Duration::from_millis(look.milliseconds_max);
         let is_enough = || self.device.noted() >= look.requests_max;
         while runtime.now() < end && self.device.is_recording() && !is_enough() {

@@ -1,7 +1,7 @@
 //! The demo's volume: made, served, asked and removed through the program's own commands.
 
 use crate::client::Client;
-use crate::daemon::{RecordBody, SetBody};
+use crate::daemon::{FlushBody, FlushPace, RecordBody, SetBody};
 use crate::place::Places;
 use anyhow::{Context, Result, bail};
 use headpond_volume::{Description, Size};
@@ -74,12 +74,13 @@ impl Machine {
     }
 
     pub fn set(&self, changes: &[String]) -> Result<Value> {
-        self.client()?.post("/v1/settings", &SetBody { changes: changes.to_vec(), flush: false })
+        self.client()?
+            .post("/v1/settings", &SetBody { changes: changes.to_vec(), ..SetBody::default() })
     }
 
     /// Writes all dirty data to the array.
     pub fn flush(&self) -> Result<Value> {
-        self.client()?.post("/v1/flush", &())
+        self.client()?.post("/v1/flush", &FlushBody { pace: FlushPace::Max })
     }
 
     pub fn start_recording(&self) -> Result<PathBuf> {

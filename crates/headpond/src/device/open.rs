@@ -1,6 +1,7 @@
 //! Opening devices on the data thread's ring.
 
 use super::spec::DeviceSpec;
+use crate::aside::aside;
 use crate::outcome::Failure;
 use anyhow::{Context, Result};
 use headpond_block::decorators::{Leak, VolatileDevice};
@@ -8,7 +9,7 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Runtime, memory};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
-use headpond_uring::{Allocation, FileDevice, FileOptions, Ownership, Ring};
+use headpond_uring::{Allocation, FileDevice, FileOptions, OpenFile, Ownership, Ring};
 use headpond_volume::Size;
 use headpond_whatif::models;
 use std::cell::RefCell;
@@ -56,42 +57,61 @@ impl Opener {
         Self { ring, runtime, models: RefCell::default() }
     }
 
-    /// Opens a device for this daemon alone.
+    /// Opens a device for this daemon alone. Whatever may take long happens on another thread.
     ///
     /// # Errors
     /// Where it is in use, cannot be opened, or names no model; the error names the device.
-    pub fn open(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
+    pub async fn open(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
         Ok(match spec {
-            DeviceSpec::Path(path) => self.file(&FileOptions::new(path))?,
+            DeviceSpec::Path(path) => self.file(FileOptions::new(path)).await?,
             DeviceSpec::Shared(path) => {
-                self.file(&FileOptions::new(path).ownership(Ownership::Shared))?
+                self.file(FileOptions::new(path).ownership(Ownership::Shared)).await?
             }
             DeviceSpec::Ram(size) => {
-                check_memory(spec, *size)?;
+                let (asked, size) = (spec.clone(), *size);
+                aside(move || check_memory(&asked, size)).await?;
                 Rc::new(RamDevice::new(&*spec.to_string(), size.bytes()))
             }
-            DeviceSpec::Model { model, store } => self.modelled(spec, model, store)?,
+            DeviceSpec::Model { model, store } => self.modelled(spec, model, store).await?,
             DeviceSpec::Lossy { path, seed, leak } => {
                 let leak = if *leak == 0 { Leak::Nothing } else { Leak::OneIn(*leak) };
-                let inner = self.file(&FileOptions::new(path))?;
+                let inner = self.file(FileOptions::new(path)).await?;
                 Rc::new(VolatileDevice::new(inner, leak, *seed))
             }
         })
     }
 
+    /// Opens several, in their order.
+    ///
+    /// # Errors
+    /// As [`Self::open`], for the first that cannot be opened.
+    pub async fn open_all(&self, specs: &[DeviceSpec]) -> Result<Vec<Rc<dyn BlockDevice>>> {
+        let mut opened = Vec::new();
+        for spec in specs {
+            opened.push(self.open(spec).await?);
+        }
+        Ok(opened)
+    }
+
     /// Also soon after the daemon that had it was killed.
-    fn file(&self, options: &FileOptions) -> Result<Rc<dyn BlockDevice>> {
-        Ok(Rc::new(FileDevice::open_when_left(&self.ring, options)?))
+    async fn file(&self, options: FileOptions) -> Result<Rc<dyn BlockDevice>> {
+        let file = aside(move || Ok(OpenFile::open_when_left(&options)?)).await?;
+        Ok(Rc::new(FileDevice::new(&self.ring, file)))
     }
 
     /// A drive against the wall clock; a solid state one has been written once from end to end.
-    fn modelled(&self, spec: &DeviceSpec, name: &str, store: &Path) -> Result<Rc<dyn BlockDevice>> {
-        let model = self.model(name)?;
+    async fn modelled(
+        &self,
+        spec: &DeviceSpec,
+        name: &str,
+        store: &Path,
+    ) -> Result<Rc<dyn BlockDevice>> {
+        let model = self.model(name).await?;
         let Some(size_bytes) = model.capacity_bytes() else {
             return Err(model.is_not("a drive (hdd or ssd)").into());
         };
         let options = FileOptions::new(store).create(size_bytes, Allocation::Sparse);
-        let (store, phase) = (self.file(&options)?, self.phase(spec));
+        let (store, phase) = (self.file(options).await?, self.phase(spec));
         Ok(match model {
             Model::Hdd(model) => Rc::new(ModelDevice::new(store, model, phase, &self.runtime)),
             Model::Ssd(model) => {
@@ -101,11 +121,14 @@ impl Opener {
         })
     }
 
-    fn model(&self, name: &str) -> Result<Model> {
+    async fn model(&self, name: &str) -> Result<Model> {
         if let Some(model) = self.models.borrow().get(name) {
             return Ok(model.clone());
         }
-        let model = models::load(name).with_context(|| format!("model:{name}"))?;
+        let named = name.to_owned();
+        let text = move || models::text(&named).with_context(|| format!("model:{named}"));
+        let text = aside(text).await?;
+        let model = Model::parse(name, &text).with_context(|| format!("model:{name}"))?;
         self.models.borrow_mut().insert(name.to_owned(), model.clone());
         Ok(model)
     }

@@ -26,6 +26,7 @@ mod mirrored_cache;
 mod mistakes;
 mod model;
 mod statistics;
+mod stopping;
 mod stripe_journal;
 mod traces;
 mod two_hosts;

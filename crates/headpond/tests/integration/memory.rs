@@ -16,8 +16,10 @@ const MIB: u64 = 1 << 20;
 /// No new pages from here on, whatever is there already.
 const NOTHING: u64 = 1 << 20;
 
-/// What is free goes back to the system, so that it is asked again.
-const GIVES_BACK: &str = "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072";
+/// What is free goes back to the system, so that it is asked again; and no thread has 64 MiB set
+/// aside for itself.
+const GIVES_BACK: &str = "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072:\
+                          glibc.malloc.arena_max=1";
 
 /// Requests of up to 4 MiB, which no pool has.
 const LOAD: Workload = Workload {
@@ -109,10 +111,11 @@ fn a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some() {
     let set = user.run(&["set", "v", "eviction=arc"]);
     assert!(
         set.code != 0 && set.err.contains("no memory for this eviction policy"),
-        "{} {} {}",
+        "{} {} {} {}",
         set.code,
         set.out,
-        set.err
+        set.err,
+        daemon.log()
     );
     allow(process, None);
     assert_eq!(kinds(&user), [""; 0]);

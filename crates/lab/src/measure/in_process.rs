@@ -9,7 +9,7 @@ use crate::plan::{Cell, Plan};
 use headpond_block::{BlockDevice, Buffer, BufferPool, Runtime, Stability};
 use headpond_sim::Random;
 use headpond_uring::{
-    FileDevice, FileOptions, MemoryNode, OpenError, Ring, RunConfig, RunError, run,
+    FileDevice, FileOptions, MemoryNode, OpenError, OpenFile, Ring, RunConfig, RunError, run,
 };
 use headpond_whatif::Memory;
 use headpond_whatif::rounds::{self, Next, Opaque, Place};
@@ -97,7 +97,8 @@ async fn open(
         let connected = surroundings.connect(&ground.place, ring, runtime).await;
         return Ok(connected.map_err(InProcessError::Connect)?.device);
     }
-    Ok(Rc::new(FileDevice::open_when_left(ring, &FileOptions::new(&ground.place))?))
+    let file = OpenFile::open_when_left(&FileOptions::new(&ground.place))?;
+    Ok(Rc::new(FileDevice::new(ring, file)))
 }
 
 /// Memory whose contents no device can compress.

@@ -180,6 +180,7 @@ impl Health {
             slow_spells: self.slow_spells.borrow().count(at),
             late_spells: self.late_spells.borrow().count(at),
             typical_read_us: self.typical.borrow().time().map(|time| time.as_micros() as u64),
+            unanswered_ms: 0,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::health::Health;
 use super::journal::Journal;
 use super::members::{Members, Slot};
 use super::{Array, GrowthStatus, IntegrityStatus, LostStatus, Member, ScrubReport};
@@ -178,6 +179,8 @@ pub struct Answers {
     /// What half of its newest reads took no longer than, of a sample; nothing where they are
     /// answered at once.
     pub typical_read_us: Option<u64>,
+    /// Of the operation that has waited longest for its answer; as long as the deadline at most.
+    pub unanswered_ms: u64,
 }
 
 /// How long the members of an array are waited for; what is missing, until they answer.
@@ -430,7 +433,7 @@ impl Array {
             device: slot.name.borrow().as_ref().map(ToString::to_string),
             state: slot.state.get(),
             data_bytes: self.layout.row_start(self.layout.rows_of_role(role)),
-            answers: health(role).map(|health| health.answers(at)).unwrap_or_default(),
+            answers: health(role).map(|health| self.answers_of(&health, at)).unwrap_or_default(),
             errors: health(role)
                 .or_else(|| slot.failed.borrow().clone())
                 .map(|health| health.errors())
@@ -448,6 +451,11 @@ impl Array {
             }),
         };
         self.members.slots().map(status).collect()
+    }
+
+    fn answers_of(&self, health: &Rc<Health>, at: headpond_block::Instant) -> Answers {
+        let unanswered_ms = self.watch.longest(health).as_millis() as u64;
+        Answers { unanswered_ms, ..health.answers(at) }
     }
 
     fn declustered_status(&self) -> Option<DeclusteredStatus> {

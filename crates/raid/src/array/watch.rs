@@ -105,6 +105,15 @@ impl Watch {
         self.shared.entries.borrow_mut().iter_mut().for_each(|entry| entry.since = now);
     }
 
+    /// How long the oldest operation has been under way on a device, in whole ticks.
+    pub(super) fn longest(&self, health: &Rc<Health>) -> Duration {
+        let Some(patience) = self.patience() else { return Duration::ZERO };
+        let (now, entries) = (self.shared.now.get(), self.shared.entries.borrow());
+        let of_it = |entry: &&Entry| entry.health.as_ref().is_some_and(|it| Rc::ptr_eq(it, health));
+        let oldest = entries.iter().filter(of_it).map(|entry| now - entry.since).max();
+        patience.tick() * u32::try_from(oldest.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
     /// Enters an operation that a device has not answered at once.
     pub(super) fn enter(&self, health: &Rc<Health>, kind: RequestKind) -> Ticket {
         let is_sample = kind == RequestKind::Read && health.is_next_a_sample();

@@ -5,8 +5,9 @@ use crate::topology::{FURTHER, IdleCore, TierShape, Topology};
 use headpond_block::Request;
 use headpond_cache::{CleaningConfig, CleaningPolicy, EvictionPolicy, Mode};
 use headpond_sim::Ended;
-use headpond_volume::{CallerError, Description, Dirty};
+use headpond_volume::{Description, Dirty, Keeping};
 use std::cell::RefCell;
+use std::future::ready;
 use uuid::Uuid;
 
 /// Memory is gone with the power; what a flush has promised is below it.
@@ -42,7 +43,8 @@ pub(super) fn core_that_is_removed_leaves_the_others_what_they_had() {
         let kept = rig.live(async |scene| {
             scene.promise(3, 1).await;
             let further = scene.volume.core_device(FURTHER).expect("a further core");
-            let (identity, keep) = (Uuid::from_u128(1), |_: &Description| Ok(()));
+            let (identity, keep) =
+                (Uuid::from_u128(1), |_: &Description| -> Keeping<'_> { Box::pin(ready(Ok(()))) });
             scene.volume.remove_core(FURTHER, identity, &keep).await.expect("removes it");
             assert_eq!(scene.cache().dirty_bytes, 0, "it was written back, and begins empty");
             let device: &dyn headpond_block::BlockDevice = &*further;
@@ -65,9 +67,9 @@ pub(super) fn cache_that_is_emptied_loses_nothing_wherever_the_power_is_cut() {
     for at in 0.. {
         let mut rig = Rig::new(cached_raid5());
         let kept = RefCell::new(rig.description.clone());
-        let keep = |description: &Description| -> Result<(), CallerError> {
+        let keep = |description: &Description| -> Keeping<'_> {
             kept.replace(description.clone());
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         let ended = rig.try_live(async |scene| {
             scene.promise(3, 1).await;

@@ -1,9 +1,10 @@
 //! A regular file or block device as a `BlockDevice`.
 //!
-//! Lifecycle: 1. [`FileDevice::open`] opens, locks, creates and examines, waiting for the kernel
-//! in the ordinary way; 2. each request becomes one operation of the ring, submitted as it is made,
-//! except where memory must be copied or the kernel moved only a part; 3. the last handle closes
-//! the file when its operations have been answered, and with it gives up the lock.
+//! Lifecycle: 1. [`OpenFile::open`] opens, locks, creates and examines, waiting for the kernel in
+//! the ordinary way, on whichever thread may; 2. each request to the [`FileDevice`] becomes one
+//! operation of the ring, submitted as it is made, except where memory must be copied or the kernel
+//! moved only a part; 3. the last handle closes the file when its operations have been answered,
+//! and with it gives up the lock.
 //!
 //! **Invariants**
 //! - FLUSH is fdatasync, FUA is RWF_DSYNC; neither is answered before the kernel has answered.
@@ -50,22 +51,24 @@ pub struct FileDevice {
     bounced: Cell<u64>,
 }
 
-impl FileDevice {
+/// A file that is open and was looked at, on whichever thread: both may have taken long.
+pub struct OpenFile {
+    name: DeviceName,
+    opened: open::Opened,
+    geometry: Geometry,
+    properties: FileProperties,
+}
+
+impl OpenFile {
     /// Opens a file as the options say.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(ring: &Ring, options: &FileOptions) -> Result<Self, OpenError> {
+    pub fn open(options: &FileOptions) -> Result<Self, OpenError> {
         let mut opened = open::open(options)?;
         let (geometry, properties) = properties::examine(options, &mut opened)?;
-        Ok(Self {
-            name: DeviceName::new(options.path.display().to_string()),
-            geometry,
-            properties,
-            ring: ring.clone(),
-            handle: ring.register(opened.file.into()),
-            bounced: Cell::new(0),
-        })
+        let name = DeviceName::new(options.path.display().to_string());
+        Ok(Self { name, opened, geometry, properties })
     }
 
     /// As [`Self::open`], but what nobody can be named to hold is waited for, a few seconds: the
@@ -73,10 +76,10 @@ impl FileDevice {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open_when_left(ring: &Ring, options: &FileOptions) -> Result<Self, OpenError> {
+    pub fn open_when_left(options: &FileOptions) -> Result<Self, OpenError> {
         let patience = Instant::now() + RELEASE_PATIENCE;
         loop {
-            match Self::open(ring, options) {
+            match Self::open(options) {
                 Err(OpenError::InUse { holder, .. })
                     if holder.is_gone() && Instant::now() < patience =>
                 {
@@ -85,6 +88,23 @@ impl FileDevice {
                 opened => return opened,
             }
         }
+    }
+}
+
+impl FileDevice {
+    /// Opens a file as the options say.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(ring: &Ring, options: &FileOptions) -> Result<Self, OpenError> {
+        Ok(Self::new(ring, OpenFile::open(options)?))
+    }
+
+    /// A device on this thread's ring; nothing here waits for the file.
+    pub fn new(ring: &Ring, file: OpenFile) -> Self {
+        let OpenFile { name, opened, geometry, properties } = file;
+        let handle = ring.register(opened.file.into());
+        Self { name, geometry, properties, ring: ring.clone(), handle, bounced: Cell::new(0) }
     }
 
     pub fn properties(&self) -> &FileProperties {

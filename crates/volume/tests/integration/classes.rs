@@ -11,6 +11,7 @@ use headpond_sim::run;
 use headpond_volume::{
     ClassSetting, Description, Devices, Dirty, Size, TierDescription, TierSettings, Volume,
 };
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -153,7 +154,7 @@ fn another_cache_begins_with_nothing_held_and_the_same_shares() {
             volume.detach(Dirty::Clean).await.unwrap();
             let new = (device(&runtime, "new"), cache, Uuid::from_u128(10 + u128::from(round)));
             let new = volume.make_cache(new.0, new.1, new.2, Occupied::Overwrite).await.unwrap();
-            volume.attach(new, &|_| Ok(())).await.unwrap();
+            volume.attach(new, &|_| Box::pin(ready(Ok(())))).await.unwrap();
             volume.self_check();
         }
         volume.stop().await.unwrap();

@@ -12,6 +12,7 @@ use headpond_volume::{
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
+use std::future::ready;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -78,7 +79,10 @@ impl Bench {
         let described = description(Mode::WriteBack, 1).cache.expect("it has one");
         let (device, uuid) = (Rc::clone(&self.disks[4]), Uuid::from_u128(0xca));
         let made = volume.make_cache(device, described, uuid, Occupied::Refuse).await;
-        volume.attach(made.expect("a cache"), &|_| Ok(())).await.expect("attached");
+        volume
+            .attach(made.expect("a cache"), &|_| Box::pin(ready(Ok(()))))
+            .await
+            .expect("attached");
     }
 
     async fn until_grown(&self, volume: &Volume) {
@@ -292,7 +296,7 @@ fn one_of_several_cores_grows_and_the_others_have_what_they_had() {
         let pool = BufferPool::new(&PoolConfig::small());
         let disks = bench.disks[5..].to_vec();
         let new = volume.make_core(described, disks, &CREATE, pool).await.expect("made");
-        volume.add_core(new, Uuid::nil(), &|_| Ok(())).await.expect("added");
+        volume.add_core(new, Uuid::nil(), &|_| Box::pin(ready(Ok(())))).await.expect("added");
         let further = volume.core_device("more").expect("it is there") as Rc<dyn BlockDevice>;
         let further_bytes = further.size_bytes();
         let last = further_bytes - 4096;

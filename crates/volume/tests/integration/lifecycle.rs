@@ -8,10 +8,11 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Occupied;
 use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
 use headpond_volume::{
-    AttachError, CacheDescription, CallerError, Description, DetachError, Devices, Dirty,
-    ExchangeError, Keep, NewDevice, Reopening, Replacement, Size, Volume,
+    AttachError, CacheDescription, Description, DetachError, Devices, Dirty, ExchangeError, Keep,
+    Keeping, NewDevice, Reopening, Replacement, Size, Volume,
 };
 use std::cell::{Cell, RefCell};
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -100,7 +101,7 @@ fn cleaning_in_order_is_refused_where_there_are_several_slices() {
         described.settings.cleaning.policy = CleaningPolicy::Alru;
         let new = cache.clone().unwrap();
         let made = volume.make_cache(new, described.clone(), identity, Occupied::Overwrite).await;
-        volume.attach(made.unwrap(), &|_| Ok(())).await.unwrap();
+        volume.attach(made.unwrap(), &|_| Box::pin(ready(Ok(())))).await.unwrap();
         volume.stop().await.unwrap();
         // One that is there already is served, and says what it cannot do.
         described.settings.cleaning.policy = CleaningPolicy::Ordered;
@@ -159,7 +160,7 @@ fn replacement(
     }
 }
 
-const KEPT: Keep<'static> = &|_| Ok(());
+const KEPT: Keep<'static> = &|_| Box::pin(ready(Ok(())));
 
 #[test]
 fn a_new_cache_that_fails_while_it_is_made_gives_the_place_back_to_the_old_one() {
@@ -194,10 +195,11 @@ fn a_new_cache_that_fails_while_it_is_made_gives_the_place_back_to_the_old_one()
         assert_eq!(volume.description(), description);
         // What cannot be kept does not come true either.
         let names = RefCell::new(Vec::new());
-        let keep = |kept: &Description| {
+        let keep = |kept: &Description| -> Keeping<'_> {
             let device = kept.cache.clone().map(|cache| cache.device);
             names.borrow_mut().push(device.clone());
-            if device.as_deref() == Some("next") { Err("no room".into()) } else { Ok(()) }
+            let is_refused = device.as_deref() == Some("next");
+            Box::pin(ready(if is_refused { Err("no room".into()) } else { Ok(()) }))
         };
         let next = replacement(flushable("next", 16 << 20), |it| it.device = "next".into());
         let failed = volume.replace_cache(next, Dirty::Clean, &keep).await.unwrap_err();
@@ -278,7 +280,7 @@ fn a_flush_after_an_attach_covers_what_was_written_before_it() {
         let cache = attach(&Rc::new(Medium::flushable("cache", 16 << 20)));
         let identity = Uuid::from_u128(5);
         let new = volume.make_cache(cache, described, identity, Occupied::Refuse).await.unwrap();
-        volume.attach(new, &|_| Ok(())).await.unwrap();
+        volume.attach(new, &|_| Box::pin(ready(Ok(())))).await.unwrap();
         device.flush().await.unwrap();
         assert!(media.iter().all(|member| member.undurable_writes() == 0));
     })
@@ -308,9 +310,9 @@ fn the_description_names_the_cache_for_as_long_as_it_is_exchanged() {
                 }
             }
         });
-        let keep = |kept: &Description| -> Result<(), CallerError> {
+        let keep = |kept: &Description| -> Keeping<'_> {
             assert_eq!(*kept, volume.description(), "what is kept is what is said");
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         let identities = |first| [first, first + 1].map(Uuid::from_u128);
         let smaller = Some(Size(headpond_cache::bytes_min(1)));
@@ -318,7 +320,7 @@ fn the_description_names_the_cache_for_as_long_as_it_is_exchanged() {
         volume.purge_cache(Dirty::Clean, identities(3), &keep).await.unwrap();
         is_exchanging.set(false);
         looking.await;
-        let refuses = |_: &Description| -> Result<(), CallerError> { Err("no room".into()) };
+        let refuses = |_: &Description| -> Keeping<'_> { Box::pin(ready(Err("no room".into()))) };
         let refused = volume.purge_cache(Dirty::Clean, identities(5), &refuses).await;
         assert!(matches!(refused, Err(ExchangeError::Gone { .. })));
         assert!(volume.description().cache.is_none() && volume.status().cache.is_none());
@@ -341,7 +343,7 @@ fn a_cache_that_is_only_named_is_neither_resized_nor_emptied() {
         let volume = Volume::open(&runtime, &named, without, careful()).await.unwrap();
         let open = |_: CacheDescription| -> Reopening<'_> { panic!("nothing is opened") };
         let again = NewDevice::Reopened { bytes: 16 << 20, open: &open };
-        let keep = |_: &Description| -> Result<(), CallerError> { panic!("nothing is changed") };
+        let keep = |_: &Description| -> Keeping<'_> { panic!("nothing is changed") };
         let identities = [1, 2].map(Uuid::from_u128);
         let resized = volume.resize_cache(None, again, identities, &keep).await;
         assert!(matches!(resized, Err(ExchangeError::Detach(DetachError::NoCache { .. }))));

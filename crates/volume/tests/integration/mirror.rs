@@ -19,6 +19,7 @@ use headpond_volume::{
     CACHE_COPIES, CreateError, CreateOptions, Description, Devices, Dirty, NewMember, OpenError,
     OpenOptions, ScrubCacheError, Tolerance, Volume,
 };
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -231,7 +232,7 @@ fn a_cache_on_copies_is_attached_and_detached_and_leaves_its_devices_free() {
         let device = volume.make_copies(copies, &described, refuse, pool).await.unwrap();
         let (identity, occupied) = (Uuid::from_u128(5), Occupied::Refuse);
         let new = volume.make_cache(device, described, identity, occupied).await.unwrap();
-        volume.attach(new, &|_| Ok(())).await.unwrap();
+        volume.attach(new, &|_| Box::pin(ready(Ok(())))).await.unwrap();
         write(&volume, 8).await;
         rig.fail(0, Fault::Gone);
         write(&volume, 9).await;

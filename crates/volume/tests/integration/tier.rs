@@ -15,6 +15,7 @@ use headpond_volume::{
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -240,7 +241,7 @@ fn caches_and_tiers_come_and_go_under_load() {
             let device = Rc::clone(&counted.cache) as Rc<dyn BlockDevice>;
             let identity = Uuid::from_u128(10 + round);
             let new = volume.make_cache(device, cache.clone(), identity, Occupied::Overwrite);
-            volume.attach(new.await.unwrap(), &|_| Ok(())).await.unwrap();
+            volume.attach(new.await.unwrap(), &|_| Box::pin(ready(Ok(())))).await.unwrap();
             pause().await;
             volume.attach_tier(tier(Mode::WriteBack), memory()).await.unwrap();
             volume.self_check();

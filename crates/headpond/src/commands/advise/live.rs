@@ -221,7 +221,7 @@ impl Served for LiveVolume<'_> {
     }
 
     fn set(&mut self, settings: &[String]) -> Result<()> {
-        let body = SetBody { changes: settings.to_vec(), flush: false };
+        let body = SetBody { changes: settings.to_vec(), ..SetBody::default() };
         self.client.post::<Value>("/v1/settings", &body).map(|_| ())
     }
 

@@ -1,7 +1,7 @@
 //! Served volumes, as the lab needs them.
 
 use crate::client::Client;
-use crate::daemon::SetBody;
+use crate::daemon::{FlushPace, SetBody};
 use crate::device::{DeviceSpec, Export};
 use crate::outcome::told;
 use crate::place::Places;
@@ -125,7 +125,8 @@ impl Surroundings for Served<'_> {
     fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String> {
         let client = Client::of(self.places, volume).map_err(|error| told(&error))?;
         let name = name.strip_prefix("cache.").unwrap_or(name);
-        let body = SetBody { changes: vec![format!("{name}={value}")], flush: true };
+        let changes = vec![format!("{name}={value}")];
+        let body = SetBody { changes, flush: true, pace: FlushPace::Max };
         let answer: Result<Value, _> = client.post("/v1/settings", &body);
         answer.map(|_| ()).map_err(|error| told(&error))
     }

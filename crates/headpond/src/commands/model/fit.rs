@@ -53,7 +53,7 @@ fn carry_out(args: &FitArgs, spec: &DeviceSpec) -> Result<Measured> {
                 let options = FileOptions::new(path).access(Access::ReadOnly);
                 Rc::new(FileDevice::open(&ring, &options.ownership(Ownership::Shared))?)
             }
-            _ => Opener::new(ring, runtime.clone()).open(spec)?,
+            _ => Opener::new(ring, runtime.clone()).open(spec).await?,
         };
         let progress = |what: &str| eprintln!("measuring {spec}: {what}");
         let measured = measure(&device, &runtime, options, &progress).await;

@@ -108,15 +108,22 @@ fn tell_patience(patience: &Value) -> Option<String> {
     Some(format!("{read}; {end}"))
 }
 
+/// Until then a drive without an answer is nothing to tell of.
+const SILENT_MS: u64 = 1000;
+
 /// What a member did that does not answer in time.
 fn tell_slow(member: &Value) -> Option<String> {
     let count = |field: &str| member[field].as_u64().unwrap_or(0);
-    if count("slow_reads") == 0 && member["is_given_up"] != true {
+    let silent_ms = count("unanswered_ms");
+    if count("slow_reads") == 0 && member["is_given_up"] != true && silent_ms < SILENT_MS {
         return None;
     }
     let typical = member["typical_read_us"].as_u64();
     let typical = typical.map(|micros| format!("; a read typically takes {micros} us"));
-    let state = if member["is_slow"] == true { ", read around now" } else { "" };
+    let mut state = if member["is_slow"] == true { ", read around now" } else { "" }.to_owned();
+    if silent_ms >= SILENT_MS {
+        state += &format!(", no answer for {:.0} s", silent_ms as f64 / 1e3);
+    }
     Some(format!(
         "member {} ({}): {} slow reads, {} of them late, {} reads answered by its peers{state}; {} \
          slow and {} late spells in ten minutes{}",
@@ -262,17 +269,18 @@ mod tests {
 
     #[test]
     fn a_member_that_was_never_slow_has_no_line() {
-        let member = |slow: u64| {
+        let member = |slow: u64, silent_ms: u64| {
             tell_slow(&json!({
                 "role": 2, "device": "sdd", "slow_reads": slow, "late_reads": 3,
                 "reads_by_peers": 40, "slow_spells": 5, "late_spells": 2, "is_slow": true,
-                "typical_read_us": 812,
+                "typical_read_us": 812, "unanswered_ms": silent_ms,
             }))
         };
-        assert_eq!(member(0), None);
+        assert_eq!(member(0, 900), None);
+        assert!(member(0, 3_000).unwrap().contains("no answer for 3 s"), "to a write");
         let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads answered by its peers, \
-                    read around now; 5 slow and 2 late spells in ten minutes; a read typically \
-                    takes 812 us";
-        assert_eq!(member(9).as_deref(), Some(text));
+                    read around now, no answer for 14 s; 5 slow and 2 late spells in ten minutes; \
+                    a read typically takes 812 us";
+        assert_eq!(member(9, 14_200).as_deref(), Some(text));
     }
 }

@@ -57,7 +57,7 @@ impl Target {
         match self {
             Self::Device(spec) => {
                 vet(spec, consent)?;
-                let device = Opener::new(ring.clone(), runtime.clone()).open(spec)?;
+                let device = Opener::new(ring.clone(), runtime.clone()).open(spec).await?;
                 if consent == Consent::Careful && Ends::of(&*device).await? != Ends::OfAWitness {
                     refuse_occupied(&*device).await.map_err(Failure::refused)?;
                 }
@@ -91,7 +91,7 @@ impl Target {
                 let options = FileOptions::new(path).access(Access::ReadOnly);
                 Ok(Rc::new(FileDevice::open(ring, &options.ownership(Ownership::Shared))?))
             }
-            Self::Device(spec) => Opener::new(ring.clone(), runtime.clone()).open(spec),
+            Self::Device(spec) => Opener::new(ring.clone(), runtime.clone()).open(spec).await,
             Self::Nbd(export) => Ok(export.connect(ring, runtime).await?),
         }
     }

@@ -8,10 +8,11 @@ use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, JournalWhen, Level, Occupied, WhichCopy};
 use headpond_sim::Sim;
 use headpond_volume::{
-    CACHE_COPIES, CacheDescription, CallerError, CoreDescription, Description, Dirty,
-    JournalDescription, Keep, LeavingCopy, NewDevice, NewJournal, NewMember, Reopening,
-    Replacement, Size, Volume, bytes_on_copies,
+    CACHE_COPIES, CacheDescription, CoreDescription, Description, Dirty, JournalDescription, Keep,
+    Keeping, LeavingCopy, NewDevice, NewJournal, NewMember, Reopening, Replacement, Size, Volume,
+    bytes_on_copies,
 };
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -180,9 +181,9 @@ impl Command {
     ) -> Acted {
         let device = |name: &str| disks.device(name, runtime, sim);
         let identities = [1, 2].map(|it| Uuid::from_u128(0x1d00 + it));
-        let keep = |description: &Description| -> Result<(), CallerError> {
+        let keep = |description: &Description| -> Keeping<'_> {
             disks.keep(description);
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         let overwrite = Occupied::Overwrite;
         let new_copy = || {

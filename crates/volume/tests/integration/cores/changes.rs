@@ -8,11 +8,12 @@ use headpond_block::{BlockDevice, Buffer, BufferPool, DeviceError, PoolConfig};
 use headpond_raid::{JournalError, Occupied, journal_of};
 use headpond_sim::Medium;
 use headpond_volume::{
-    CallerError, ChangeMembersError, CoreChangeError, Description, Devices, Dirty,
-    FurtherCoreDescription, NewJournal, Volume,
+    ChangeMembersError, CoreChangeError, Description, Devices, Dirty, FurtherCoreDescription,
+    Keeping, NewJournal, Volume,
 };
 use headpond_witness::Workload;
 use std::cell::RefCell;
+use std::future::ready;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -24,9 +25,9 @@ fn cores_come_and_go_while_the_others_are_served() {
         dirty(&volume).await;
         let device = volume.core_device("c1").unwrap();
         let kept = RefCell::new(Vec::new());
-        let keep = |description: &Description| -> Result<(), CallerError> {
+        let keep = |description: &Description| -> Keeping<'_> {
             kept.borrow_mut().push(description.further_cores.len());
-            Ok(())
+            Box::pin(ready(Ok(())))
         };
         let [first, second] = [21, 22].map(Uuid::from_u128);
         let error = volume.remove_core("c9", first, &keep).await.unwrap_err().to_string();
@@ -124,7 +125,7 @@ fn a_stripe_journal_comes_and_goes_in_front_of_several_cores_only_without_their_
         let cache = machine.described().cache.unwrap();
         let (disk, identity) = (machine.disk(&machine.cache, &runtime, &sim), Uuid::from_u128(12));
         let made = volume.make_cache(disk, cache, identity, Occupied::Overwrite).await.unwrap();
-        volume.attach(made, &|_| Ok(())).await.unwrap();
+        volume.attach(made, &|_| Box::pin(ready(Ok(())))).await.unwrap();
         let refused = volume.drop_journal(None, pool()).await.unwrap_err();
         assert!(matches!(refused, ChangeMembersError::CachedCores { .. }), "{refused}");
         assert!(volume.status().array.journal.is_some());

@@ -5,10 +5,9 @@ use crate::support::careful;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_raid::Occupied;
 use headpond_sim::{Medium, Random, Sim};
-use headpond_volume::{
-    CallerError, Description, Devices, Dirty, NewDevice, Replacement, Size, Volume,
-};
+use headpond_volume::{Description, Devices, Dirty, Keeping, NewDevice, Replacement, Size, Volume};
 use std::cell::Cell;
+use std::future::ready;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -45,11 +44,11 @@ impl Disks {
         }
     }
 
-    fn keep(&self, description: &Description) -> Result<(), CallerError> {
+    fn keep(&self, description: &Description) -> Keeping<'_> {
         self.machine.names_cache.set(description.cache.is_some());
         let device = description.cache.as_ref().map(|cache| cache.device.as_str());
         self.is_on_spare.set(device == Some("spare"));
-        Ok(())
+        Box::pin(ready(Ok(())))
     }
 
     fn kept(&self) -> Description {

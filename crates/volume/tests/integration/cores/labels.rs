@@ -9,6 +9,7 @@ use headpond_sim::Sim;
 use headpond_volume::{
     Alert, AlertKind, Description, Devices, Dirty, OpenError, OpenOptions, Tolerance, Volume,
 };
+use std::future::ready;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -38,7 +39,7 @@ fn a_cut_between_two_labels_neither_ignores_dirty_data_nor_trusts_a_stale_cache(
             let new =
                 volume.make_cache(device, cache, identity, Occupied::Overwrite).await.unwrap();
             machine.names_cache.set(true);
-            volume.attach(new, &|_| Ok(())).await.unwrap();
+            volume.attach(new, &|_| Box::pin(ready(Ok(())))).await.unwrap();
             dirty(&volume).await;
             volume.stop().await.unwrap();
         });

@@ -1,0 +1,332 @@
+//! Where wishes are granted, on the data thread. What may wait for a file is done aside.
+
+use super::files::Files;
+use super::message::{Answer, FlushPace, Message, StopBody, Wish};
+use super::pulse::Pulse;
+use super::recording::Recording;
+use super::work::Work;
+use crate::client::Refusal;
+use crate::device::Opener;
+use crate::outcome::{Exit, Failure, told};
+use crate::wall_clock::utc;
+use anyhow::{Context, Result, anyhow};
+use headpond_block::sync::Notify;
+use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
+use headpond_nbd::server::{Exports, Server};
+use headpond_volume::{SetError, SettingChange, Volume};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc;
+
+pub struct Desk {
+    pub volume: Rc<Volume>,
+    pub server: Rc<Server>,
+    pub recording: Recording,
+    pub looks: Recording,
+    pub runtime: Runtime,
+    pub listeners: Vec<Rc<dyn Listener>>,
+    pub files: Files,
+    pub opener: Opener,
+    pub exports: Rc<Exports>,
+    pub pool: BufferPool,
+    pub pulse: Arc<Pulse>,
+    pub work: Work,
+    pub end: End,
+}
+
+/// How far the end of the daemon is.
+#[derive(Default)]
+pub struct End {
+    stage: RefCell<Stage>,
+    is_over: Notify,
+}
+
+#[derive(Clone, Default)]
+enum Stage {
+    #[default]
+    Serving,
+    /// No wish is granted any more; what is waited for.
+    Closing(&'static str),
+    /// What was not done in order, where something was not.
+    Over(Option<String>),
+}
+
+/// How often it is looked who holds a stop up.
+const LOOKED_EVERY: Duration = Duration::from_secs(1);
+/// Who stays longer than that has not just left.
+const LEAVING_TIME: Duration = Duration::from_millis(500);
+const LEAVING_POLL: Duration = Duration::from_millis(5);
+/// Clients that are named where they are in the way.
+const NAMED_MAX: usize = 5;
+
+impl Desk {
+    /// What is wished next; nothing any more once a stop is over.
+    pub async fn next(&self, messages: &mut mpsc::Receiver<Message>) -> Option<Message> {
+        let mut over = pin!(self.until_over());
+        poll_fn(|context| match over.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => messages.poll_recv(context),
+        })
+        .await
+    }
+
+    pub async fn grant(&self, wish: Wish) -> Answer {
+        self.try_to_grant(wish).await.map_err(Refusal::from)
+    }
+
+    async fn try_to_grant(&self, wish: Wish) -> Result<Value> {
+        if !matches!(wish, Wish::Status | Wish::Stats | Wish::Stop(_)) && self.is_closing() {
+            return Err(Failure::refused("the volume is being stopped"));
+        }
+        let _work = wish.work().map(|what| self.work.begin(what));
+        match wish {
+            Wish::Status => self.status(),
+            Wish::Stats => self.stats(),
+            Wish::ResetStats => self.stats().inspect(|_| self.volume.reset_stats()),
+            Wish::Set { changes, body } => self.set(&changes, body.flush, body.pace).await,
+            Wish::Flush(body) => self.flush(body.pace).await,
+            Wish::ScrubCache => self.scrub_cache().await,
+            Wish::AttachCache(body) => self.attach(&body).await,
+            Wish::DetachCache(body) => self.detach(&body).await,
+            Wish::ReplaceCache(body) => self.replace(&body).await,
+            Wish::ResizeCache(body) => self.resize(body.size).await,
+            Wish::PurgeCache(body) => self.purge(&body).await,
+            Wish::AddCore(body) => self.add_core(&body).await,
+            Wish::Array(wish) => self.change_array(&wish).await,
+            Wish::RemoveCore(body) => self.remove_core(&body).await,
+            Wish::StartRecording(body) => {
+                let started = self.recording.start(&body.output).await;
+                started.map(|()| json!({ "output": body.output }))
+            }
+            Wish::StopRecording => Ok(serde_json::to_value(self.recording.stop().await?)?),
+            Wish::Look(body) => {
+                Ok(serde_json::to_value(self.looks.look(&self.runtime, &body).await?)?)
+            }
+            Wish::Stop(body) => self.stop(&body).await.map(|()| json!({ "stopped": true })),
+        }
+    }
+
+    /// Keeps the description as it is now.
+    pub async fn save(&self) -> Result<()> {
+        self.files.save(self.volume.description()).await
+    }
+
+    pub fn status(&self) -> Result<Value> {
+        let mut status = serde_json::to_value(self.volume.status())?;
+        let report = self.server.report();
+        let exports: Vec<_> = self.listeners.iter().map(|listener| listener.address()).collect();
+        let clients = report.connections.iter().map(|client| {
+            json!({ "peer": client.peer, "in_flight": client.in_flight,
+                    "requests": client.totals.requests })
+        });
+        status["served"] = true.into();
+        status["exports"] = exports.into();
+        status["clients"] = clients.collect();
+        status["recording"] = serde_json::to_value(self.recording.output())?;
+        status["commands"] = self.work.names().into();
+        status["stop_waits_for"] = serde_json::to_value(self.held_up_by())?;
+        Ok(status)
+    }
+
+    fn stats(&self) -> Result<Value> {
+        let report = self.volume.report();
+        let first = report.cache.as_ref().or(report.tier.as_ref());
+        let counted_s = first.map(|cache| cache.counted_s);
+        let mut stats = serde_json::to_value(report)?;
+        stats["name"] = self.volume.description().name.into();
+        if let Some(counted_s) = counted_s {
+            let since = SystemTime::now() - Duration::from_secs_f64(counted_s);
+            stats["counted_since"] = utc(since).into();
+        }
+        Ok(stats)
+    }
+
+    /// What was set outlives the daemon.
+    async fn set(&self, changes: &[SettingChange], flush: bool, pace: FlushPace) -> Result<Value> {
+        let _hurry = self.hurry(pace);
+        let outcome = match flush {
+            true => self.volume.set_and_clean(changes).await,
+            false => self.volume.set(changes),
+        };
+        // Where only the cleaning failed the settings hold.
+        self.save().await?;
+        outcome.map_err(|error| match error {
+            SetError::Setting(error) => Failure::usage(error),
+            error => Failure::of(error, SetError::is_refusal),
+        })?;
+        self.status()
+    }
+
+    async fn flush(&self, pace: FlushPace) -> Result<Value> {
+        let _hurry = self.hurry(pace);
+        let cleaned_bytes = self.volume.clean_all().await?;
+        Ok(json!({ "cleaned_bytes": cleaned_bytes }))
+    }
+
+    /// Holds the pace of what is cleaned for a command, until it is dropped.
+    pub fn hurry(&self, pace: FlushPace) -> Option<impl Sized> {
+        (pace == FlushPace::Max).then(|| self.volume.hurry())
+    }
+}
+
+/// The end, by the rules of `docs/serving.md`.
+impl Desk {
+    async fn stop(&self, body: &StopBody) -> Result<()> {
+        if self.is_closing() {
+            self.until_over().await;
+            return self.outcome().map(drop);
+        }
+        if body.wait {
+            self.work.until_done().await;
+        }
+        if !body.force {
+            self.refuse_stop().await?;
+        }
+        if body.flush {
+            self.flush(FlushPace::Max).await?;
+        }
+        if !body.force {
+            // Somebody may have come meanwhile.
+            self.refuse_stop().await?;
+        }
+        if self.is_closing() {
+            return Err(Failure::refused("the volume is being stopped by another command"));
+        }
+        self.end_recordings().await?;
+        let closed = self.close().await;
+        let error = closed.as_ref().err().map(told);
+        self.end.stage.replace(Stage::Over(error));
+        self.end.is_over.notify_all();
+        closed
+    }
+
+    async fn refuse_stop(&self) -> Result<()> {
+        let peers = self.clients_that_stay().await;
+        let mut reasons = Vec::new();
+        if !peers.is_empty() {
+            let named = peers[..peers.len().min(NAMED_MAX)].join(", ");
+            let more = if peers.len() > NAMED_MAX { ", ..." } else { "" };
+            reasons.push(format!("{} connected ({named}{more})", counted(peers.len(), "client")));
+        }
+        let commands = self.work.names();
+        if !commands.is_empty() {
+            reasons.push(format!("under way: `{}`", commands.join("`, `")));
+        }
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let name = self.volume.name();
+        Err(Failure::refused(format!(
+            "{name} is in use; {}: disconnect clients first, --wait waits for commands, and --force ends \
+             both, which loses nothing that was answered",
+            reasons.join("; ")
+        )))
+    }
+
+    /// Who is connected; not who has gone a moment ago, of which nothing has been noticed yet.
+    async fn clients_that_stay(&self) -> Vec<String> {
+        let end = self.runtime.now() + LEAVING_TIME;
+        loop {
+            let connections = self.server.report().connections;
+            let clients = connections.into_iter().filter(|client| client.export.is_some());
+            let peers: Vec<_> = clients.map(|client| client.peer).collect();
+            if peers.is_empty() || self.runtime.now() > end {
+                return peers;
+            }
+            self.runtime.sleep(LEAVING_POLL).await;
+        }
+    }
+
+    async fn end_recordings(&self) -> Result<()> {
+        if self.looks.output().is_some() {
+            // Whoever looks is told.
+            let _ = self.looks.stop().await;
+        }
+        if self.recording.output().is_some() {
+            self.recording.stop().await?;
+        }
+        Ok(())
+    }
+
+    /// Commands end first, then clients: what they were told is done is then in the volume.
+    async fn close(&self) -> Result<()> {
+        self.go_on_to("commands");
+        self.volume.end_flushes().await;
+        self.work.until_done().await;
+        self.go_on_to("clients to take their answers, and devices to flush");
+        let served = self.server.stop().await;
+        if self.volume.is_taken_over() {
+            // Nothing can be flushed here any more, as the alert says; what is dirty is not ours.
+            return Ok(());
+        }
+        let context =
+            "its daemon ends all the same, and the next start takes up what the cache holds";
+        served.context(context)?;
+        self.go_on_to("the cache to keep its state, and the array to be recorded as clean");
+        self.volume.stop().await.context(context)?;
+        self.go_on_to("files of the state folder");
+        if let Some(cache) = self.volume.status().cache {
+            let name = self.volume.description().name;
+            if let Err(error) = self.files.note_left(name, cache.unsafe_bytes()).await {
+                eprintln!("headpond: note: {error:#}: `status` will not know what is dirty");
+            }
+        }
+        Ok(())
+    }
+
+    /// How it ended.
+    ///
+    /// # Errors
+    /// What was not stopped in order.
+    pub fn outcome(&self) -> Result<Exit> {
+        match &*self.end.stage.borrow() {
+            Stage::Over(Some(error)) => Err(anyhow!("not stopped in order: {error}")),
+            _ => Ok(Exit::Ok),
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        !matches!(*self.end.stage.borrow(), Stage::Serving)
+    }
+
+    async fn until_over(&self) {
+        while !matches!(*self.end.stage.borrow(), Stage::Over(_)) {
+            self.end.is_over.wait().await;
+        }
+    }
+
+    fn go_on_to(&self, what: &'static str) {
+        self.end.stage.replace(Stage::Closing(what));
+        self.pulse.wait_for(self.held_up_by());
+    }
+
+    /// What a stop waits for, and which members keep it waiting.
+    fn held_up_by(&self) -> Option<String> {
+        let Stage::Closing(what) = *self.end.stage.borrow() else { return None };
+        let slow = self.volume.silent_devices();
+        Some(match slow.is_empty() {
+            true => what.to_owned(),
+            false => format!("{what}; not answering: {}", slow.join(", ")),
+        })
+    }
+
+    /// Has other threads see, during a stop, what it waits for.
+    pub async fn tell_of_stop(&self) {
+        loop {
+            self.runtime.sleep(LOOKED_EVERY).await;
+            if self.is_closing() {
+                self.pulse.wait_for(self.held_up_by());
+            }
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what} is") } else { format!("{count} {what}s are") }
+}

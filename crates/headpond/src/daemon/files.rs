@@ -1,0 +1,90 @@
+//! What is kept in files of the state folder, written beside the requests.
+//!
+//! **Invariant**: what is kept later is written later.
+
+use crate::place::Places;
+use anyhow::{Result, anyhow};
+use headpond_volume::Description;
+use std::sync::mpsc;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// The files of this daemon's volume. Cloning shares their order.
+#[derive(Clone)]
+pub struct Files {
+    work: mpsc::Sender<Work>,
+}
+
+type Work = Box<dyn FnOnce(&Places) + Send>;
+
+impl Files {
+    /// Starts the thread that writes, before memory may be short; it ends with the last of these.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub fn new(places: Places) -> Result<Self> {
+        let (work, wanted) = mpsc::channel::<Work>();
+        let write = move || wanted.into_iter().for_each(|work| work(&places));
+        std::thread::Builder::new().name("files".into()).spawn(write)?;
+        Ok(Self { work })
+    }
+
+    /// Writes a description, whole or not at all.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub async fn save(&self, description: Description) -> Result<()> {
+        self.in_turn(move |places| places.save(&description)).await
+    }
+
+    /// Keeps what only the cache device holds of a volume that is not served any more.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub async fn note_left(&self, name: String, dirty_bytes: u64) -> Result<()> {
+        self.in_turn(move |places| places.note_left(&name, dirty_bytes)).await
+    }
+
+    /// Whether a volume of this name is described that is not the core `uuid` alone.
+    ///
+    /// # Errors
+    /// Where nobody looks any more.
+    pub async fn is_taken(&self, name: String, uuid: Uuid) -> Result<bool> {
+        // One that has got a cache since is more than that.
+        let is_core_alone =
+            move |it: Description| it.uuid == uuid && it.cache.is_none() && it.tier.is_none();
+        let look = move |places: &Places| {
+            Ok(places.exists(&name) && !places.load(&name).is_ok_and(is_core_alone))
+        };
+        self.in_turn(look).await
+    }
+
+    /// Removes a description, where there is one.
+    ///
+    /// # Errors
+    /// Where it cannot be removed.
+    pub async fn forget_if_there(&self, name: String) -> Result<()> {
+        let forget = move |places: &Places| match places.exists(&name) {
+            true => places.forget(&name),
+            false => Ok(()),
+        };
+        self.in_turn(forget).await
+    }
+
+    /// What was to be written before has been.
+    pub async fn written(&self) {
+        // A thread that has ended writes nothing any more.
+        let _ = self.in_turn(|_| Ok(())).await;
+    }
+
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Places) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (tell, done) = oneshot::channel();
+        // Nobody may want to know any more.
+        let work = Box::new(move |places: &Places| drop(tell.send(work(places))));
+        self.work.send(work).map_err(|_| anyhow!("the thread that writes files has ended"))?;
+        done.await.map_err(|_| anyhow!("the thread that writes files has ended"))?
+    }
+}

@@ -1,0 +1,256 @@
+//! From a description to a volume that is served: devices, volume, exports, control socket.
+//!
+//! All of this happens before there is a client: it may wait for files.
+
+use super::control::Control;
+use super::cores::offer;
+use super::desk::{Desk, End};
+use super::files::Files;
+use super::loading::{LoadTeller, look};
+use super::pulse::Pulse;
+use super::recording::Recording;
+use super::serving::Data;
+use super::work::Work;
+use crate::client::Client;
+use crate::commands::class::read_named_file;
+use crate::device::{DeviceSpec, Opener};
+use crate::export::{self, Address};
+use crate::host;
+use crate::outcome::{Exit, Failure, told};
+use crate::place::Places;
+use anyhow::{Context, Result};
+use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime, memory};
+use headpond_nbd::limits::Limits;
+use headpond_nbd::server::{Export, Exports, Server};
+use headpond_trace::CaptureDevice;
+use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
+use headpond_volume::{
+    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, Note, OpenError,
+    OpenOptions, Risk, Tolerance, Volume,
+};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+/// Wishes that may wait for the data thread.
+const MESSAGES_MAX: usize = 64;
+/// For requests that are under way when the system gives no memory any more: what the cleaner has
+/// under way at most, and as much again.
+const RESERVE_BYTES: usize = 32 << 20;
+/// As the first thread usually has.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Serves a volume until it is stopped.
+///
+/// # Errors
+/// What kept it from being served, or from being stopped cleanly.
+pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> {
+    let mut description = places.load(name)?;
+    if Client::of(places, name)?.is_served() {
+        return Err(Failure::refused(format!(
+            "{name} is being served already: `headpond status {name}` shows it"
+        )));
+    }
+    if look(places, name).is_some() {
+        return Err(Failure::refused(format!("{name} is being loaded by another daemon already")));
+    }
+    if let Some(cache) = &mut description.cache {
+        read_named_file(&mut cache.settings.classes)?;
+    }
+    places.make_run_folder()?;
+    memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;
+    // The stack of the first thread grows as it is used, and where there is no memory left that
+    // ends the process; another one's is there from its beginning.
+    let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
+    std::thread::scope(|scope| {
+        let data = thread.spawn_scoped(scope, || run(places, description, tolerance))?;
+        data.join().expect("the data thread does not panic")
+    })
+}
+
+/// The data thread.
+fn run(places: &Places, description: Description, tolerance: Tolerance) -> Result<Exit> {
+    let pool = BufferPool::new(&PoolConfig::default());
+    let lend = pool.clone();
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let data = Data::open(places, description, tolerance, ring, runtime, lend).await?;
+        data.serve().await
+    })?
+}
+
+impl Data {
+    async fn open(
+        places: &Places,
+        description: Description,
+        tolerance: Tolerance,
+        ring: Ring,
+        runtime: Runtime,
+        pool: BufferPool,
+    ) -> Result<Self> {
+        let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
+        let opener = Opener::new(ring.clone(), runtime.clone());
+        let devices = open_devices(&opener, &description).await?;
+        let absent = devices.absent.clone();
+        let options = OpenOptions {
+            tolerance,
+            pool: pool.clone(),
+            new_cache: Uuid::new_v4(),
+            around_core: None,
+            watch_load: Some(watch_load(places, &description.name)),
+            claimant: Some(host::claimant()),
+        };
+        let volume = Volume::open(&runtime, &description, devices, options).await;
+        let volume = volume.map_err(|error| match error.is_refusal() {
+            true => refused(places, &description.name, &error, &absent),
+            false => error.into(),
+        })?;
+        places.forget_refusal(&description.name);
+        // Before any client: what is written from now on may be in the cache alone.
+        places.forget_left(&description.name)?;
+        volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
+        let files = Files::new(places.clone())?;
+        keep_description(&volume, &runtime, &files);
+        let volume = Rc::new(volume);
+        let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
+        let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
+        let exports = Rc::new(Exports::new());
+        exports.add(Export::new(&description.name, watched.clone()))?;
+        for core in &description.further_cores {
+            offer(&volume, &exports, &core.name)?;
+        }
+        let (lent, offered) = (pool.clone(), Rc::clone(&exports));
+        let server = Server::new(runtime.clone(), lent, offered, Limits::default());
+        let listeners = listen(places, &ring, &description)?;
+        let pulse = Arc::new(Pulse::new());
+        let recording = Recording::new(watched, description.name.clone());
+        let looks = Recording::new(looked_at, description.name.clone());
+        let desk = Rc::new(Desk {
+            volume,
+            server: Rc::new(server),
+            recording,
+            looks,
+            runtime: runtime.clone(),
+            listeners,
+            files,
+            opener,
+            exports,
+            pool,
+            pulse: Arc::clone(&pulse),
+            work: Work::default(),
+            end: End::default(),
+        });
+        keep_watch(&desk);
+        // Last, so that an answer of the control socket means: it is served.
+        let socket = places.control_socket(&description.name)?;
+        let control = Control::start(&socket, &description.name, to_data, pulse)?;
+        Ok(Self { desk, control, messages })
+    }
+}
+
+/// What the volume changes by itself, when a spare has taken the place of a member, outlives the
+/// daemon as well.
+fn keep_description(volume: &Volume, runtime: &Runtime, files: &Files) {
+    let (runtime, files) = (runtime.clone(), files.clone());
+    let keep = move |description: &Description| {
+        let (files, description) = (files.clone(), description.clone());
+        drop(runtime.spawn(async move {
+            if let Err(error) = files.save(description).await {
+                eprintln!("headpond: error: the description could not be saved: {error:#}");
+            }
+        }));
+    };
+    let name_of = |word: &str| match word.parse::<DeviceSpec>() {
+        Ok(spec) => spec.device_name(),
+        Err(_) => word.to_owned(),
+    };
+    let (keep, name_of) = (Box::new(keep), Box::new(name_of));
+    volume.keep_description(DescriptionKeeper { keep, name_of });
+}
+
+/// What other threads see of the data thread.
+fn keep_watch(desk: &Rc<Desk>) {
+    let (pulse, runtime) = (Arc::clone(&desk.pulse), desk.runtime.clone());
+    drop(desk.runtime.spawn(async move { pulse.run(runtime).await }));
+    let watched = Rc::clone(desk);
+    drop(desk.runtime.spawn(async move { watched.tell_of_stop().await }));
+}
+
+/// Shows how far the volume is that is being opened, until that ends.
+fn watch_load(places: &Places, name: &str) -> LoadWatch {
+    let teller = LoadTeller::new(places, name);
+    Rc::new(move |loading| teller.tell(loading))
+}
+
+async fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
+    let open =
+        async |name: &str| -> Result<Rc<dyn BlockDevice>> { opener.open(&name.parse()?).await };
+    let mut devices = Devices::default();
+    if let Some(tier) = &description.tier {
+        match open(&tier.device).await {
+            Ok(device) => devices.tier = Some(device),
+            // It begins empty anyhow.
+            Err(error) => {
+                devices.absent.push(format!("tier {}: {}", tier.device, told(&error)).into());
+            }
+        }
+    }
+    if let Some(cache) = &description.cache {
+        for word in cache.devices() {
+            match open(word).await {
+                Ok(device) if cache.mirror.is_some() => devices.copies.push(device),
+                Ok(device) => devices.cache = Some(device),
+                Err(error) => devices.absent.push(format!("cache {word}: {}", told(&error)).into()),
+            }
+        }
+    }
+    for member in description.members() {
+        match open(member).await {
+            Ok(device) => devices.members.push(device),
+            // The array decides whether it can do without.
+            Err(error) => {
+                let name = member.parse::<DeviceSpec>()?.device_name();
+                devices.absent.push(Note::of_member(name, told(&error)));
+            }
+        }
+    }
+    for journal in description.journals() {
+        match open(journal).await {
+            Ok(device) => devices.journals.push(device),
+            Err(error) => devices.absent.push(format!("stripe journal: {}", told(&error)).into()),
+        }
+    }
+    Ok(devices)
+}
+
+fn listen(
+    places: &Places,
+    ring: &Ring,
+    description: &Description,
+) -> Result<Vec<Rc<dyn Listener>>> {
+    if description.exports.is_empty() {
+        let nbd = format!("unix:{}", places.nbd_socket(&description.name)?.display());
+        return Ok(vec![listen_at(ring, &ExportDescription { nbd, insecure: false })?]);
+    }
+    description.exports.iter().map(|export| listen_at(ring, export)).collect()
+}
+
+fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>> {
+    let listener = match export::address(export)? {
+        Address::Unix(path) => SocketListener::bind_unix(ring, &path),
+        Address::Tcp(address) => SocketListener::bind_tcp(ring, address),
+    };
+    Ok(Rc::new(listener.with_context(|| format!("cannot listen at {}", export.nbd))?))
+}
+
+/// Keeps a refusal for `status`, with what is known of the risk.
+fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> anyhow::Error {
+    let mut alert = error.alert(name);
+    if error.is_about_the_cache() {
+        alert.at_risk = Risk::of_left(places.left_dirty_bytes(name), alert.at_risk);
+    }
+    // Which devices they are that are missing, an array cannot say.
+    absent.iter().for_each(|note| alert.happened += &format!("; {}", note.text()));
+    places.note_refusal(name, &alert);
+    Failure::refused(alert)
+}
