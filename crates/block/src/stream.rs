@@ -27,6 +27,12 @@ pub trait Stream {
     /// Ends both directions: reads and writes in progress return.
     fn shutdown(&self);
 
+    /// Whether the other end has closed both directions, or the connection is lost: nothing that is
+    /// sent arrives any more. A peer that has only ceased to send still reads.
+    ///
+    /// Asked now and then, by those who have nothing to send; an error of a write tells the same.
+    fn is_hung_up(&self) -> bool;
+
     /// The other end, for logs and statistics.
     fn peer(&self) -> String;
 }

@@ -58,6 +58,12 @@ impl SimStream {
         self.reads.close(Closed::Cut);
         self.writes.close(Closed::Cut);
     }
+
+    /// Ends one direction: the other end reads what is under way, then the end of the stream, and
+    /// can still be heard.
+    pub fn stop_sending(&self) {
+        self.writes.close(Closed::Ended);
+    }
 }
 
 impl Stream for SimStream {
@@ -72,6 +78,10 @@ impl Stream for SimStream {
     fn shutdown(&self) {
         self.reads.close(Closed::Ended);
         self.writes.close(Closed::Ended);
+    }
+
+    fn is_hung_up(&self) -> bool {
+        self.writes.closed.get().is_some()
     }
 
     fn peer(&self) -> String {
@@ -295,6 +305,21 @@ mod tests {
         .unwrap();
         assert_eq!(echoed, message(10_000));
         assert!(pieces > 10_000 / 700, "{pieces} pieces");
+    }
+
+    #[test]
+    fn an_end_that_only_ceases_to_send_has_not_hung_up() {
+        run(7, |runtime, sim| async move {
+            let (client, server) = connection(&runtime, &mut sim.random(), Link::LOCAL);
+            client.stop_sending();
+            assert_eq!(server.read(Buffer::zeroed(10)).await.unwrap(), 0);
+            assert!(!server.is_hung_up());
+            server.write_all(Buffer::from_slice(&[7; 10]).into()).await.unwrap();
+            assert_eq!(read_exact(&*client, 10).await.unwrap(), [7; 10]);
+            client.shutdown();
+            assert!(server.is_hung_up());
+        })
+        .unwrap();
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Refusal {
     TlsRequired,
     #[error("the server is shutting down")]
     ShuttingDown,
+    #[error("the server refused the export: {0:?}")]
+    Policy(String),
     #[error("the server refused the export with reply {0:#x}")]
     Refused(u32),
     #[error("the server does not speak the fixed newstyle handshake")]
@@ -174,7 +176,7 @@ impl ClientHandshake {
             rep::ACK if !self.has_size => return Err(Refusal::NoSize),
             rep::ACK => return Ok(Some(self.terms.clone())),
             rep::ERR_UNSUP => self.ask_by_name(out),
-            kind => return Err(self.refusal(kind)),
+            kind => return Err(self.refusal(kind, data)),
         }
         Ok(None)
     }
@@ -205,11 +207,12 @@ impl ClientHandshake {
         }
     }
 
-    fn refusal(&self, kind: u32) -> Refusal {
+    fn refusal(&self, kind: u32, reason: &[u8]) -> Refusal {
         match kind {
             rep::ERR_UNKNOWN => Refusal::UnknownExport(self.export.clone()),
             rep::ERR_TLS_REQD => Refusal::TlsRequired,
             rep::ERR_SHUTDOWN => Refusal::ShuttingDown,
+            rep::ERR_POLICY => Refusal::Policy(String::from_utf8_lossy(reason).into_owned()),
             other => Refusal::Refused(other),
         }
     }
@@ -236,7 +239,7 @@ mod tests {
                     return Ok(terms);
                 }
             }
-            let step = server.advance(&to_server, Some(&exports), &mut to_client);
+            let step = server.advance(&to_server, Ok(&exports), &mut to_client);
             to_server.drain(..step.consumed);
             assert!(!matches!(step.next, Next::HangUp(_)), "{step:?}");
         }

@@ -19,7 +19,7 @@ mod receiver;
 use crate::codec::CodecError;
 use crate::codec::request::RequestHeader;
 use crate::codec::wire::{Command, CommandFlags};
-use crate::link::{InFlightLimits, Link, ReceivePool, SendQueue};
+use crate::link::{InFlightLimits, Link, MemoryBudget, ReceivePool, SendQueue};
 use handshake::{ClientHandshake, Refusal, Terms};
 use headpond_block::sync::{Notify, Receiver, Semaphore};
 use headpond_block::{
@@ -158,7 +158,8 @@ async fn establish(
     export: String,
 ) -> Result<Rc<Connection>, ConnectError> {
     let limits = InFlightLimits { requests_max: IN_FLIGHT_MAX, bytes_max: u64::MAX };
-    let queue = Rc::new(SendQueue::new(limits, pool));
+    let memory = Rc::new(MemoryBudget::new(u64::MAX));
+    let queue = Rc::new(SendQueue::new(limits, memory, pool));
     let (agreed, terms) = headpond_block::sync::oneshot();
     let inner = runtime.clone();
     let _task = runtime.spawn(async move {

@@ -11,22 +11,26 @@
 //! - At most one read and one write of the stream are in progress.
 //! - Memory that was handed out as a slice is not received into again while the slice lives: the
 //!   pool gives a buffer back only when its last slice is gone.
+//! - A peer that is gone ends every wait but the last, for what is under way.
 //! - A peer that does not read stops being read from, once its share of the queue is used up.
 //!
 //! **Not here**: what the bytes mean.
 
+mod memory;
 mod send_queue;
 
-pub use send_queue::{InFlightLimits, SendQueue};
+pub use memory::MemoryBudget;
+pub use send_queue::{InFlightLimits, SendQueue, Transfers};
 
 use crate::codec::request::RequestHeader;
 use headpond_block::executor::Sleep;
-use headpond_block::{Buffer, BufferPool, LocalFuture, PoolClass, PoolConfig, Stream};
+use headpond_block::{Buffer, BufferPool, LocalFuture, PoolClass, PoolConfig, Runtime, Stream};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Size of a receive buffer.
 const RECEIVE_BYTES: usize = 256 * 1024;
@@ -37,6 +41,9 @@ const ALIGNMENT: usize = 4096;
 const LONGEST_HEADER_BYTES: usize = 28;
 /// Less room than this is not worth a receive.
 const ROOM_BYTES_MIN: usize = 32 * 1024;
+/// How often a link that waits asks whether its peer is gone. A write says so too; but nothing is
+/// written while a slow device works on what the peer has asked for.
+const WATCH_PAUSE: Duration = Duration::from_millis(100);
 /// Payloads up to this size stay in the receive buffer.
 pub const SMALL_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -70,14 +77,30 @@ pub struct Link<'s> {
     expects_large: bool,
     /// When the link cuts itself off.
     deadline: Option<Sleep>,
+    /// When the link asks next whether its peer is gone, if it waits then. It outlives the wait, so
+    /// that one of many short ones costs no timer.
+    watch: Option<Sleep>,
 }
 
 impl<'s> Link<'s> {
     pub fn new(stream: &'s dyn Stream, queue: Rc<SendQueue>, pool: ReceivePool) -> Self {
         let buffer = pool.0.take(RECEIVE_BYTES);
         let (start, end) = (FIRST, FIRST);
-        let (is_lent, expects_large, writing, deadline) = (false, false, None, None);
-        Self { stream, queue, writing, pool, buffer, start, end, is_lent, expects_large, deadline }
+        let (is_lent, expects_large) = (false, false);
+        let (writing, deadline, watch) = (None, None, None);
+        Self {
+            stream,
+            queue,
+            writing,
+            pool,
+            buffer,
+            start,
+            end,
+            is_lent,
+            expects_large,
+            deadline,
+            watch,
+        }
     }
 
     /// Cuts the stream off at the end of `deadline`, or not at all: what waits for the peer then
@@ -199,7 +222,25 @@ impl<'s> Link<'s> {
         Ok(true)
     }
 
-    /// Waits for something else, sending meanwhile.
+    /// Waits for something else than the peer, sending meanwhile; `None` where the peer is gone
+    /// before. One that has only ceased to send is not.
+    pub async fn wait<T>(&mut self, runtime: &Runtime, end: impl Future<Output = T>) -> Option<T> {
+        let mut end = pin!(end);
+        let output = poll_fn(|context| {
+            self.poll_send(context);
+            self.poll_watch(context, runtime);
+            if self.queue.is_broken() {
+                return Poll::Ready(None);
+            }
+            end.as_mut().poll(context).map(Some)
+        })
+        .await;
+        self.queue.attend();
+        output
+    }
+
+    /// Waits for something else, whether or not the peer is there, sending meanwhile. The queue
+    /// wakes the task.
     pub async fn send_until(&mut self, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
         poll_fn(|context| {
@@ -208,17 +249,6 @@ impl<'s> Link<'s> {
         })
         .await;
         self.queue.attend();
-    }
-
-    /// Waits for `poll` to be ready, sending meanwhile. The queue wakes the task.
-    pub async fn wait_for<T>(&mut self, mut poll: impl FnMut(&SendQueue) -> Poll<T>) -> T {
-        let output = poll_fn(|context| {
-            self.poll_send(context);
-            poll(&self.queue)
-        })
-        .await;
-        self.queue.attend();
-        output
     }
 
     async fn read(&mut self, to: Buffer) -> io::Result<usize> {
@@ -255,6 +285,19 @@ impl<'s> Link<'s> {
         if Pin::new(deadline).poll(context).is_ready() {
             self.deadline = None;
             self.cut_off();
+        }
+    }
+
+    fn poll_watch(&mut self, context: &mut Context<'_>, runtime: &Runtime) {
+        loop {
+            let watch = self.watch.get_or_insert_with(|| runtime.sleep(WATCH_PAUSE));
+            if Pin::new(watch).poll(context).is_pending() {
+                return;
+            }
+            self.watch = None;
+            if self.stream.is_hung_up() {
+                return self.cut_off();
+            }
         }
     }
 
@@ -316,6 +359,10 @@ mod tests {
 
         fn shutdown(&self) {}
 
+        fn is_hung_up(&self) -> bool {
+            false
+        }
+
         fn peer(&self) -> String {
             "endless".into()
         }
@@ -346,10 +393,11 @@ mod tests {
     fn a_receive_buffer_may_end_anywhere_behind_a_payload_that_is_still_held() {
         let pool = BufferPool::new(&PoolConfig::default());
         let limits = InFlightLimits { requests_max: 1, bytes_max: 1 };
+        let memory = Rc::new(MemoryBudget::new(u64::MAX));
         for left in (0..=2 * LONGEST_HEADER_BYTES).chain([ALIGNMENT, ROOM_BYTES_MIN]) {
             let brought = RECEIVE_BYTES - FIRST - left;
             let stream = Endless { first: Cell::new(Some(brought)), sent: Cell::new(0) };
-            let queue = Rc::new(SendQueue::new(limits, pool.clone()));
+            let queue = Rc::new(SendQueue::new(limits, Rc::clone(&memory), pool.clone()));
             let mut link = Link::new(&stream, queue, ReceivePool::new(2));
             let mut context = Context::from_waker(std::task::Waker::noop());
             let taking = Box::pin(take_all_and_a_header(&mut link, brought));

@@ -1,9 +1,12 @@
 //! What waits to be sent on one connection, and how much its peer has in flight.
 
+use super::MemoryBudget;
 use headpond_block::{Buffer, BufferPool, Buffers};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 /// One write takes at most this many pieces, well below the system's limit on vectors.
 const BATCH_PARTS_MAX: usize = 512;
@@ -23,12 +26,21 @@ pub struct InFlightLimits {
 /// answers are sent.
 pub struct SendQueue {
     limits: InFlightLimits,
+    memory: Rc<MemoryBudget>,
     pool: BufferPool,
     state: RefCell<State>,
     waker: RefCell<Option<Waker>>,
     requests: Cell<usize>,
     bytes: Cell<u64>,
     is_broken: Cell<bool>,
+    transfers: Cell<Transfers>,
+}
+
+/// Writes to the peer, and payloads received from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Transfers {
+    pub begun: u64,
+    pub ended: u64,
 }
 
 #[derive(Default)]
@@ -53,29 +65,53 @@ struct Account {
 }
 
 impl SendQueue {
-    /// An empty queue; `pool` provides memory for headers.
-    pub fn new(limits: InFlightLimits, pool: BufferPool) -> Self {
+    /// An empty queue; `memory` is what its requests share with those of others, and `pool`
+    /// provides memory for headers.
+    pub fn new(limits: InFlightLimits, memory: Rc<MemoryBudget>, pool: BufferPool) -> Self {
         assert!(limits.requests_max > 0, "at least one request in flight");
         Self {
             limits,
+            memory,
             pool,
             state: RefCell::default(),
             waker: RefCell::default(),
             requests: Cell::new(0),
             bytes: Cell::new(0),
             is_broken: Cell::new(false),
+            transfers: Cell::default(),
         }
     }
 
-    /// Whether a request of `bytes` may be admitted now. A single one always may.
-    pub fn has_room(&self, bytes: u64) -> bool {
+    /// Whether the peer's share has room for a request of `bytes`. A single one always fits.
+    fn has_room(&self, bytes: u64) -> bool {
         let requests = self.requests.get();
         let fits = self.bytes.get().saturating_add(bytes) <= self.limits.bytes_max;
         requests == 0 || (requests < self.limits.requests_max && fits)
     }
 
-    /// Accounts for a request of `bytes` until its answer is sent.
-    pub fn admit(&self, bytes: u64) {
+    /// Admits a request of `bytes`, which are held until its answer is sent, where the peer's share
+    /// has room and the memory of all has as much.
+    pub fn try_admit(&self, bytes: u64) -> bool {
+        let may = self.has_room(bytes) && self.memory.try_take(bytes);
+        if may {
+            self.account_for(bytes);
+        }
+        may
+    }
+
+    /// Waits until the peer's share has room for `bytes` more.
+    pub async fn room(&self, bytes: u64) {
+        // An answer that is sent makes the task of the link look again.
+        poll_fn(|_| if self.has_room(bytes) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Admits a request for which the peer's share has room as soon as there is memory.
+    pub async fn admit(&self, bytes: u64) {
+        self.memory.take(bytes).await;
+        self.account_for(bytes);
+    }
+
+    fn account_for(&self, bytes: u64) {
         assert!(self.has_room(bytes), "admission beyond the limits");
         self.requests.set(self.requests.get() + 1);
         self.bytes.set(self.bytes.get() + bytes);
@@ -89,6 +125,16 @@ impl SendQueue {
     /// Requests that were admitted and whose answers are not sent yet.
     pub fn in_flight(&self) -> usize {
         self.requests.get()
+    }
+
+    /// Payload bytes of these.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// What the peer's reading and sending has come to.
+    pub fn transfers(&self) -> Transfers {
+        self.transfers.get()
     }
 
     /// Whether everything pushed was sent and no admitted request lacks its answer.
@@ -125,6 +171,11 @@ impl SendQueue {
         self.wake();
     }
 
+    /// Whether the connection is lost.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.get()
+    }
+
     /// Makes the task of the link look at the queue and at its conditions again, if it waits.
     pub fn wake(&self) {
         let waker = self.waker.borrow_mut().take();
@@ -143,6 +194,19 @@ impl SendQueue {
         *self.waker.borrow_mut() = None;
     }
 
+    /// Something is under way to the peer, or from it.
+    pub fn begin_transfer(&self) {
+        let Transfers { begun, ended } = self.transfers.get();
+        self.transfers.set(Transfers { begun: begun + 1, ended });
+    }
+
+    /// It has arrived, or never will.
+    pub fn end_transfer(&self) {
+        let Transfers { begun, ended } = self.transfers.get();
+        assert!(ended < begun, "a transfer ends once");
+        self.transfers.set(Transfers { begun, ended: ended + 1 });
+    }
+
     /// The bytes of the next write, which the caller reports as [`Self::sent`] in the end.
     pub(super) fn next_batch(&self) -> Option<Buffers> {
         loop {
@@ -153,6 +217,7 @@ impl SendQueue {
                 state.sending = Some(batch.account);
                 batch
             };
+            self.begin_transfer();
             if !self.is_broken.get() {
                 return Some(batch.buffers);
             }
@@ -163,12 +228,14 @@ impl SendQueue {
     /// The write in progress is over, well or not.
     pub(super) fn sent(&self) {
         let account = self.state.borrow_mut().sending.take().expect("a write was in progress");
+        self.end_transfer();
         self.give_back(account);
     }
 
     fn give_back(&self, account: Account) {
         self.requests.set(self.requests.get() - account.requests);
         self.bytes.set(self.bytes.get() - account.bytes);
+        self.memory.give_back(account.bytes);
     }
 }
 
@@ -205,7 +272,8 @@ mod tests {
 
     fn queue(requests_max: usize, bytes_max: u64) -> SendQueue {
         let pool = BufferPool::new(&PoolConfig::default());
-        SendQueue::new(InFlightLimits { requests_max, bytes_max }, pool)
+        let memory = Rc::new(MemoryBudget::new(u64::MAX));
+        SendQueue::new(InFlightLimits { requests_max, bytes_max }, memory, pool)
     }
 
     #[test]
@@ -225,8 +293,7 @@ mod tests {
     #[test]
     fn a_request_counts_until_its_answer_is_sent() {
         let queue = queue(2, 1 << 20);
-        queue.admit(100);
-        queue.admit(100);
+        assert!(queue.try_admit(100) && queue.try_admit(100));
         assert!(!queue.has_room(0), "two requests are the limit");
         queue.push_answer(b"done", &Buffers::new(), 100);
         assert!(!queue.has_room(0), "queued is not sent");
@@ -239,19 +306,33 @@ mod tests {
     #[test]
     fn bytes_are_limited_but_one_request_always_fits() {
         let queue = queue(100, 1000);
-        assert!(queue.has_room(5000));
-        queue.admit(5000);
+        assert!(queue.try_admit(5000));
         assert!(!queue.has_room(1));
     }
 
     #[test]
     fn a_broken_queue_gives_back_what_it_will_never_send() {
         let queue = queue(4, 1000);
-        queue.admit(10);
+        assert!(queue.try_admit(10));
         queue.break_off();
         queue.push_answer(b"lost", &Buffers::new(), 10);
         assert!(queue.next_batch().is_none());
         assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn memory_that_all_share_comes_back_with_the_answer() {
+        let (one, memory) = (queue(4, 1000), Rc::new(MemoryBudget::new(100)));
+        let other = SendQueue::new(one.limits, Rc::clone(&memory), one.pool.clone());
+        let one = SendQueue::new(one.limits, memory, one.pool.clone());
+        assert!(one.try_admit(90));
+        assert!(!other.try_admit(20) && other.try_admit(0));
+        one.push_answer(b"done", &Buffers::new(), 90);
+        one.next_batch().expect("a batch");
+        assert_eq!(one.transfers(), Transfers { begun: 1, ended: 0 });
+        one.sent();
+        assert_eq!(one.transfers(), Transfers { begun: 1, ended: 1 });
+        assert!(other.try_admit(20));
     }
 
     #[test]

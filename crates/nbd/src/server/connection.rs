@@ -1,23 +1,38 @@
 //! One connection from its first byte to its last.
 
-use super::handshake::{Agreement, Handshake, HangUp, Next};
+use super::handshake::{Agreement, Denial, Handshake, HangUp, Next};
 use super::serving::Serving;
+use super::stats::ConnectionReport;
 use super::stats::ConnectionStats;
 use super::transmission::{TransmissionError, drain, serve_requests};
 use super::{Shared, export::Export};
-use crate::link::{InFlightLimits, Link, SendQueue};
-use headpond_block::{Buffers, Stream};
+use crate::link::{InFlightLimits, Link, SendQueue, Transfers};
+use headpond_block::{Buffers, Instant, Stream};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What others may know of and do to a connection.
 pub struct Connection {
     pub stream: Rc<dyn Stream>,
     pub queue: Rc<SendQueue>,
     pub stats: Rc<ConnectionStats>,
-    /// Set when the handshake is over.
-    is_established: Cell<bool>,
+    standing: Cell<Standing>,
+    /// When the handshake was over.
+    established: Cell<Option<Instant>>,
+    /// What the peer had read and sent when that was looked at, and since when it was so.
+    progress: Cell<(Transfers, Instant)>,
+}
+
+/// What a connection is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Served,
+    /// All places are taken: the client is only told so.
+    TurnedAway,
+    /// It has lost its place to another one, and is about to end.
+    GaveWay,
 }
 
 /// Why a connection was closed by the server.
@@ -36,17 +51,59 @@ pub enum ConnectionError {
 }
 
 impl Connection {
-    pub fn new(stream: Rc<dyn Stream>, shared: &Shared) -> Self {
+    pub fn new(stream: Rc<dyn Stream>, standing: Standing, shared: &Shared) -> Self {
+        let now = shared.runtime.now();
         let limits = &shared.limits;
         let (requests_max, bytes_max) = (limits.in_flight_requests_max, limits.in_flight_bytes_max);
         let in_flight = InFlightLimits { requests_max, bytes_max };
-        let queue = Rc::new(SendQueue::new(in_flight, shared.pool.clone()));
-        let stats = Rc::new(ConnectionStats::new(stream.peer()));
-        Self { stream, queue, stats, is_established: Cell::new(false) }
+        let (memory, pool) = (Rc::clone(&shared.memory), shared.pool.clone());
+        let queue = Rc::new(SendQueue::new(in_flight, memory, pool));
+        let stats = Rc::new(ConnectionStats::new(stream.peer(), now));
+        let (standing, established) = (Cell::new(standing), Cell::new(None));
+        let progress = Cell::new((Transfers::default(), now));
+        Self { stream, queue, stats, standing, established, progress }
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing.get()
     }
 
     pub fn is_established(&self) -> bool {
-        self.is_established.get()
+        self.established.get().is_some()
+    }
+
+    /// Whether the client has been able to ask for something for so long, and never has.
+    pub fn is_unused(&self, now: Instant, time: Duration) -> bool {
+        let is_old = self.established.get().is_some_and(|since| now.since(since) >= time);
+        is_old && self.stats.totals().requests == 0
+    }
+
+    /// Whether something has been under way to the client, or from it, for so long without getting
+    /// anywhere.
+    pub fn has_stalled(&self, now: Instant, time: Duration) -> bool {
+        let transfers = self.queue.transfers();
+        let (seen, since) = self.progress.get();
+        if transfers != seen || transfers.begun == transfers.ended {
+            self.progress.set((transfers, now));
+            return false;
+        }
+        self.queue.in_flight_bytes() > 0 && now.since(since) >= time
+    }
+
+    /// Ends a connection that another one takes the place of.
+    pub fn give_way(&self) {
+        self.standing.set(Standing::GaveWay);
+        self.cut_off();
+    }
+
+    /// Ends the connection, whatever is under way to the client.
+    pub fn cut_off(&self) {
+        self.queue.break_off();
+        self.stream.shutdown();
+    }
+
+    pub fn report(&self, now: Instant) -> ConnectionReport {
+        self.stats.report(now, self.queue.in_flight(), self.queue.in_flight_bytes())
     }
 
     /// Serves the client until one side has enough, and lets everything in flight come to its end.
@@ -72,11 +129,11 @@ impl Connection {
         link: &mut Link<'_>,
         shared: &Rc<Shared>,
     ) -> Result<(), ConnectionError> {
-        let agreement = shake_hands(link, shared).await?;
+        let agreement = self.shake_hands(link, shared).await?;
         let export = shared.exports.get(&agreement.export);
         let export = export.ok_or_else(|| ConnectionError::ExportGone(agreement.export.clone()))?;
         link.set_deadline(None);
-        self.is_established.set(true);
+        self.established.set(Some(shared.runtime.now()));
         self.stats.serves(&agreement.export);
         let serving = self.serving(shared, export, &agreement);
         serve_requests(link, &serving, shared).await?;
@@ -94,6 +151,48 @@ impl Connection {
             refused: Cell::new(None),
         })
     }
+
+    /// Feeds the handshake machine from the link until it comes to a result.
+    async fn shake_hands(
+        &self,
+        link: &mut Link<'_>,
+        shared: &Shared,
+    ) -> Result<Agreement, ConnectionError> {
+        let mut out = Vec::new();
+        let mut machine = Handshake::new(shared.limits, &mut out);
+        loop {
+            let mut input = vec![0; link.available().min(machine.wanted_bytes())];
+            link.peek(&mut input);
+            let infos = shared.exports.infos();
+            let exports = self.denial(shared).map_or(Ok(&infos[..]), Err);
+            let step = machine.advance(&input, exports, &mut out);
+            link.consume(step.consumed);
+            if !out.is_empty() {
+                link.queue().push(&out, &Buffers::new());
+                out.clear();
+            }
+            match step.next {
+                Next::Serve(agreement) => return Ok(agreement),
+                Next::HangUp(reason) => return Err(reason.into()),
+                Next::Continue => {}
+            }
+            let wanted = machine.wanted_bytes();
+            if link.available() < wanted && !link.fill(wanted).await? {
+                return Err(ConnectionError::LeftEarly);
+            }
+        }
+    }
+
+    /// Why the client will not be served, if so.
+    fn denial(&self, shared: &Shared) -> Option<Denial> {
+        match self.standing() {
+            _ if shared.is_stopping() => Some(Denial::ShuttingDown),
+            Standing::TurnedAway => {
+                Some(Denial::Full { connections: shared.limits.connections_max })
+            }
+            Standing::Served | Standing::GaveWay => None,
+        }
+    }
 }
 
 /// Whether the stream is no longer fit to carry answers.
@@ -101,33 +200,8 @@ fn is_lost(outcome: &Result<(), ConnectionError>) -> bool {
     matches!(
         outcome,
         Err(ConnectionError::Stream(_)
-            | ConnectionError::Transmission(TransmissionError::Stream(_)))
+            | ConnectionError::Transmission(
+                TransmissionError::Stream(_) | TransmissionError::Left
+            ))
     )
-}
-
-/// Feeds the handshake machine from the link until it comes to a result.
-async fn shake_hands(link: &mut Link<'_>, shared: &Shared) -> Result<Agreement, ConnectionError> {
-    let mut out = Vec::new();
-    let mut machine = Handshake::new(shared.limits, &mut out);
-    loop {
-        let mut input = vec![0; link.available().min(machine.wanted_bytes())];
-        link.peek(&mut input);
-        let infos = shared.exports.infos();
-        let exports = (!shared.is_stopping()).then_some(&infos[..]);
-        let step = machine.advance(&input, exports, &mut out);
-        link.consume(step.consumed);
-        if !out.is_empty() {
-            link.queue().push(&out, &Buffers::new());
-            out.clear();
-        }
-        match step.next {
-            Next::Serve(agreement) => return Ok(agreement),
-            Next::HangUp(reason) => return Err(reason.into()),
-            Next::Continue => {}
-        }
-        let wanted = machine.wanted_bytes();
-        if link.available() < wanted && !link.fill(wanted).await? {
-            return Err(ConnectionError::LeftEarly);
-        }
-    }
 }

@@ -84,8 +84,20 @@ pub enum HangUp {
     NotFixedNewstyle,
     #[error("the server is shutting down")]
     ShuttingDown,
+    #[error("all places were taken")]
+    Full,
     #[error(transparent)]
     Malformed(#[from] CodecError),
+}
+
+/// Why no export is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    ShuttingDown,
+    /// As many connections as there may be are served.
+    Full {
+        connections: usize,
+    },
 }
 
 impl Handshake {
@@ -103,11 +115,11 @@ impl Handshake {
 
     /// Handles the message at the front of `input`, if it is complete, and appends the answer.
     ///
-    /// `exports` are those offered at this moment; `None` while the server shuts down.
+    /// `exports` are those offered at this moment, or why there are none.
     pub fn advance(
         &mut self,
         input: &[u8],
-        exports: Option<&[ExportInfo]>,
+        exports: Result<&[ExportInfo], Denial>,
         out: &mut Vec<u8>,
     ) -> Step {
         let advanced = match self.phase {
@@ -177,7 +189,7 @@ impl Handshake {
         &mut self,
         header: OptionHeader,
         input: &[u8],
-        exports: Option<&[ExportInfo]>,
+        exports: Result<&[ExportInfo], Denial>,
         out: &mut Vec<u8>,
     ) -> Result<Step, HangUp> {
         let data_bytes = header.data_bytes as usize;
@@ -204,10 +216,18 @@ impl Handshake {
         &mut self,
         number: u32,
         option: ClientOption<'_>,
-        exports: Option<&[ExportInfo]>,
+        exports: Result<&[ExportInfo], Denial>,
         out: &mut Vec<u8>,
     ) -> Result<Next, HangUp> {
-        let Some(exports) = exports else { return refuse_shutting_down(number, &option, out) };
+        let exports = match exports {
+            Ok(exports) => exports,
+            Err(Denial::ShuttingDown) => return refuse_shutting_down(number, &option, out),
+            Err(Denial::Full { connections }) => match turn_away(number, &option, connections, out)
+            {
+                Some(denied) => return denied,
+                None => &[],
+            },
+        };
         match option {
             ClientOption::ExportName(name) => return self.export_name(name, exports, out),
             ClientOption::Abort => return Ok(abort(out)),
@@ -327,6 +347,27 @@ fn refuse_shutting_down(
             Ok(Next::HangUp(HangUp::ShuttingDown))
         }
     }
+}
+
+/// Answers all that asks for an export with the reason why there is none; `None` for the rest, which
+/// is answered as ever, for it comes before the question in the handshakes of most clients.
+fn turn_away(
+    number: u32,
+    option: &ClientOption<'_>,
+    connections: usize,
+    out: &mut Vec<u8>,
+) -> Option<Result<Next, HangUp>> {
+    let next = match option {
+        ClientOption::ExportName(_) => return Some(Err(HangUp::Full)),
+        ClientOption::List | ClientOption::Info(_) | ClientOption::Go(_) => {
+            Next::HangUp(HangUp::Full)
+        }
+        ClientOption::ListMetaContext(_) | ClientOption::SetMetaContext(_) => Next::Continue,
+        _ => return None,
+    };
+    let reason = format!("all {connections} connections of this server are taken");
+    encode_reply(number, rep::ERR_POLICY, reason.as_bytes(), out);
+    Some(Ok(next))
 }
 
 impl Step {

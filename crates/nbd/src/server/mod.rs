@@ -6,9 +6,10 @@
 //! 3. [`Server::stop`] refuses new work, lets the rest finish, flushes, and closes.
 //!
 //! **Invariants**
-//! - Everything a client can make the server hold is bounded by [`Limits`].
-//! - A lost client's requests run to their end; their memory is given back when the device has
-//!   answered; other clients do not notice.
+//! - Everything a client can make the server hold is bounded by [`Limits`], and so is what all
+//!   clients together can.
+//! - A lost client's requests at the device run to their end; their memory is given back when it has
+//!   answered; other clients do not notice. What such a client has asked for beyond that is dropped.
 //!
 //! **Not here**: sockets (a runtime crate makes [`Listener`]s), TLS, who may connect.
 
@@ -17,6 +18,7 @@ mod connection;
 mod export;
 pub mod handshake;
 mod serving;
+mod shortage;
 mod stats;
 mod stop;
 mod transmission;
@@ -28,8 +30,8 @@ pub use stats::{ConnectionReport, ServerReport, Totals};
 pub use stop::StopError;
 
 use crate::limits::Limits;
-use crate::link::ReceivePool;
-use connection::Connection;
+use crate::link::{MemoryBudget, ReceivePool};
+use connection::{Connection, Standing};
 use headpond_block::sync::Notify;
 use headpond_block::{BufferPool, Listener, Runtime, Stream};
 use std::cell::{Cell, RefCell};
@@ -57,9 +59,12 @@ struct Shared {
     runtime: Runtime,
     pool: BufferPool,
     receive_pool: ReceivePool,
+    memory: Rc<MemoryBudget>,
     exports: Rc<Exports>,
     limits: Limits,
     connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
+    /// Of the connection that came last.
+    last_id: Cell<u64>,
     is_stopping: Cell<bool>,
     /// Connections came or went, or the server is about to stop.
     changed: Notify,
@@ -70,13 +75,16 @@ struct Shared {
 impl Server {
     /// A server that takes memory for requests from `pool`.
     pub fn new(runtime: Runtime, pool: BufferPool, exports: Rc<Exports>, limits: Limits) -> Self {
+        let connections_max = limits.connections_max + limits.turned_away_max;
         let shared = Shared {
             runtime,
             pool,
-            receive_pool: ReceivePool::new(limits.connections_max.max(1)),
+            receive_pool: ReceivePool::new(connections_max.max(1)),
+            memory: Rc::new(MemoryBudget::new(limits.memory_bytes_max)),
             exports,
             limits,
             connections: RefCell::default(),
+            last_id: Cell::default(),
             is_stopping: Cell::new(false),
             changed: Notify::new(),
             closed: RefCell::default(),
@@ -114,13 +122,12 @@ impl Server {
     /// Serves one client that is already connected, in a task of its own.
     pub fn serve_stream(&self, stream: Rc<dyn Stream>) {
         let shared = &self.shared;
-        let is_full = shared.connections.borrow().len() >= shared.limits.connections_max;
-        if is_full || shared.is_stopping() {
+        let place = shared.place_for_newcomer();
+        if place != Some(Standing::Served) {
             shared.closed.borrow_mut().refused += 1;
-            stream.shutdown();
-            return;
         }
-        let connection = Rc::new(Connection::new(stream, shared));
+        let Some(standing) = place else { return stream.shutdown() };
+        let connection = Rc::new(Connection::new(stream, standing, shared));
         let id = shared.enlist(Rc::clone(&connection));
         let shared = Rc::clone(shared);
         self.shared.runtime.spawn(async move {
@@ -131,12 +138,24 @@ impl Server {
 
     /// Counters and connections at this moment.
     pub fn report(&self) -> ServerReport {
-        let mut report = self.shared.closed.borrow().clone();
-        for connection in self.shared.connections.borrow().values() {
+        let (shared, now) = (&self.shared, self.shared.runtime.now());
+        let mut report = shared.closed.borrow().clone();
+        report.memory_held_bytes = shared.memory.held_bytes();
+        report.memory_bytes_max = shared.memory.bytes_max();
+        report.waiting_for_memory = shared.memory.waiting();
+        for connection in shared.connections.borrow().values() {
             report.totals = report.totals.plus(connection.stats.totals());
-            report.connections.push(connection.stats.report(connection.queue.in_flight()));
+            if connection.standing() != Standing::TurnedAway {
+                report.connections.push(connection.report(now));
+            }
         }
         report
+    }
+
+    /// Changes [`Limits::memory_bytes_max`]. Where more is held, nothing is cut short: requests wait
+    /// until enough was given back.
+    pub fn set_memory(&self, bytes_max: u64) {
+        self.shared.memory.set(bytes_max);
     }
 
     /// Takes the reason of the latest connection that the server had to close.
@@ -172,9 +191,11 @@ impl Shared {
     }
 
     fn enlist(&self, connection: Rc<Connection>) -> u64 {
-        let mut closed = self.closed.borrow_mut();
-        closed.accepted += 1;
-        let id = closed.accepted;
+        if connection.standing() == Standing::Served {
+            self.closed.borrow_mut().accepted += 1;
+        }
+        let id = self.last_id.get() + 1;
+        self.last_id.set(id);
         self.connections.borrow_mut().insert(id, connection);
         id
     }
@@ -183,11 +204,12 @@ impl Shared {
         self.connections.borrow_mut().remove(&id).expect("a connection is struck off once");
         let mut closed = self.closed.borrow_mut();
         closed.totals = closed.totals.plus(connection.stats.totals());
-        if !connection.is_established() {
+        let was_served = connection.standing() == Standing::Served;
+        if was_served && !connection.is_established() {
             closed.failed_handshakes += 1;
         }
         drop(closed);
-        if let Err(error) = outcome {
+        if was_served && let Err(error) = outcome {
             *self.last_error.borrow_mut() = Some(error);
         }
         self.changed.notify_all();

@@ -1,12 +1,16 @@
 //! What the server counts.
 
+use headpond_block::Instant;
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 /// Counters of one connection, shared by its tasks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ConnectionStats {
     peer: String,
     export: RefCell<Option<String>>,
+    accepted: Instant,
+    last_request: Cell<Instant>,
     totals: Cell<Totals>,
 }
 
@@ -21,35 +25,57 @@ pub struct Totals {
     pub written_bytes: u64,
     /// Requests that were answered with an error.
     pub errors: u64,
+    /// Requests that were received and not carried out, for their client was gone before. What the
+    /// system had still to hand over is not counted.
+    pub dropped: u64,
 }
 
 /// One connection at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionReport {
     pub peer: String,
-    /// `None` while the client still haggles.
+    /// `None` until the end of the handshake.
     pub export: Option<String>,
+    /// Since it was accepted.
+    pub age: Duration,
+    /// Since its last request, or since it was accepted.
+    pub idle: Duration,
+    /// Requests between their admission and the end of sending their answers.
     pub in_flight: usize,
+    /// What these hold of the server's memory.
+    pub in_flight_bytes: u64,
     pub totals: Totals,
 }
 
 /// The server at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerReport {
-    /// Connections accepted since the start.
+    /// Connections that were given a place since the start.
     pub accepted: u64,
-    /// Connections closed unanswered because there were too many.
+    /// Connections that there was no place for: most were told so, the others closed at once.
     pub refused: u64,
+    /// Connections that lost their place to a newer one, before they had asked for anything.
+    pub gave_way: u64,
+    /// Connections that were cut off because they neither read nor sent while others waited for the
+    /// memory that they held.
+    pub stalled: u64,
     /// Connections that never got past the handshake.
     pub failed_handshakes: u64,
+    /// What the requests of all connections hold.
+    pub memory_held_bytes: u64,
+    /// The most that they may hold.
+    pub memory_bytes_max: u64,
+    /// Connections whose next request waits for memory.
+    pub waiting_for_memory: usize,
     /// Over all connections, open and closed.
     pub totals: Totals,
     pub connections: Vec<ConnectionReport>,
 }
 
 impl ConnectionStats {
-    pub fn new(peer: String) -> Self {
-        Self { peer, ..Self::default() }
+    pub fn new(peer: String, accepted: Instant) -> Self {
+        let (last_request, totals) = (Cell::new(accepted), Cell::default());
+        Self { peer, export: RefCell::default(), accepted, last_request, totals }
     }
 
     pub fn serves(&self, export: &str) {
@@ -60,12 +86,20 @@ impl ConnectionStats {
         self.totals.get()
     }
 
-    pub fn report(&self, in_flight: usize) -> ConnectionReport {
-        let (peer, export) = (self.peer.clone(), self.export.borrow().clone());
-        ConnectionReport { peer, export, in_flight, totals: self.totals.get() }
+    pub fn report(&self, now: Instant, in_flight: usize, in_flight_bytes: u64) -> ConnectionReport {
+        ConnectionReport {
+            peer: self.peer.clone(),
+            export: self.export.borrow().clone(),
+            age: now.since(self.accepted),
+            idle: now.since(self.last_request.get()),
+            in_flight,
+            in_flight_bytes,
+            totals: self.totals.get(),
+        }
     }
 
-    pub fn received(&self) {
+    pub fn received(&self, now: Instant) {
+        self.last_request.set(now);
         self.add(Totals { requests: 1, ..Totals::default() });
     }
 
@@ -81,6 +115,11 @@ impl ConnectionStats {
         self.add(Totals { errors: 1, ..Totals::default() });
     }
 
+    /// A request that was received is not carried out.
+    pub fn dropped(&self) {
+        self.add(Totals { dropped: 1, ..Totals::default() });
+    }
+
     fn add(&self, more: Totals) {
         self.totals.set(self.totals.get().plus(more));
     }
@@ -94,6 +133,7 @@ impl Totals {
             read_bytes: self.read_bytes + other.read_bytes,
             written_bytes: self.written_bytes + other.written_bytes,
             errors: self.errors + other.errors,
+            dropped: self.dropped + other.dropped,
         }
     }
 }

@@ -8,6 +8,9 @@
 //! Where the process has no memory left, a request waits for some before its payload is received,
 //! and whatever the client sends behind it waits as well; after a while it is refused.
 //!
+//! Where the client is gone while a request waits, for room or for memory, that one and all behind it
+//! are dropped; what is at the device comes to its end.
+//!
 //! **Invariants**
 //! - No memory is taken for a payload before its request was checked and admitted.
 //! - A wrong magic ends the connection: nothing behind it can be trusted to be a header.
@@ -20,6 +23,7 @@ use crate::codec::request::RequestHeader;
 use crate::codec::wire::WireError;
 use crate::link::{Link, SMALL_PAYLOAD_BYTES_MAX};
 use headpond_block::{Buffer, memory};
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
@@ -35,6 +39,8 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 /// Why a connection ended otherwise than by its client's wish.
 #[derive(Debug, thiserror::Error)]
 pub enum TransmissionError {
+    #[error("the client left before its requests were carried out")]
+    Left,
     #[error("the stream ended in the middle of a request")]
     Truncated,
     #[error("a refused write announced {0} bytes of payload")]
@@ -54,9 +60,24 @@ pub async fn serve_requests(
     serving: &Rc<Serving>,
     shared: &Shared,
 ) -> Result<(), TransmissionError> {
+    let served = serve_until_end(link, serving, shared).await;
+    if matches!(served, Err(TransmissionError::Left)) {
+        drop_received(link, serving);
+    }
+    served
+}
+
+async fn serve_until_end(
+    link: &mut Link<'_>,
+    serving: &Rc<Serving>,
+    shared: &Shared,
+) -> Result<(), TransmissionError> {
     while link.fill(RequestHeader::BYTES).await? {
+        if link.queue().is_broken() {
+            return Err(TransmissionError::Left);
+        }
         let header = next_header(link)?;
-        serving.stats.received();
+        serving.stats.received(shared.runtime.now());
         let structured_replies = serving.structured_replies;
         let checked = match check(&header, serving.export.info(), structured_replies) {
             Ok(Operation::Disconnect) => return Ok(()),
@@ -73,7 +94,19 @@ pub async fn serve_requests(
 
 /// Waits until nothing of this connection is in flight.
 pub async fn drain(link: &mut Link<'_>) {
-    link.wait_for(|queue| if queue.is_idle() { Poll::Ready(()) } else { Poll::Pending }).await;
+    let queue = Rc::clone(link.queue());
+    let idle = poll_fn(|_| if queue.is_idle() { Poll::Ready(()) } else { Poll::Pending });
+    link.send_until(idle).await;
+}
+
+/// Counts the requests that lie whole in the receive buffer and are not carried out.
+fn drop_received(link: &mut Link<'_>, serving: &Serving) {
+    while link.available() >= RequestHeader::BYTES {
+        let Ok(header) = next_header(link) else { return };
+        serving.stats.received(serving.runtime.now());
+        serving.stats.dropped();
+        link.consume(link.available().min(payload_bytes(&header) as usize));
+    }
 }
 
 fn next_header(link: &mut Link<'_>) -> Result<RequestHeader, CodecError> {
@@ -92,17 +125,24 @@ async fn accept(
     operation: Operation,
 ) -> Result<(), TransmissionError> {
     let bytes = held_bytes(operation);
-    admit(link, bytes).await;
+    admit(link, serving, shared, bytes).await?;
     let memory = match memory_for(link, serving, shared, operation).await {
         Ok(memory) => memory,
-        Err(error) => {
+        Err(NoMemory::Refused(error)) => {
             link.queue().withdraw(bytes);
             return refuse(link, serving, shared, header, error).await;
+        }
+        Err(NoMemory::Left) => {
+            link.queue().withdraw(bytes);
+            serving.stats.dropped();
+            return Err(TransmissionError::Left);
         }
     };
     let memory = match operation {
         Operation::Write(range, _) => {
+            link.queue().begin_transfer();
             let received = receive(link, range.len() as usize, memory).await;
+            link.queue().end_transfer();
             Some(received.inspect_err(|_| link.queue().withdraw(bytes))?)
         }
         _ => memory,
@@ -123,6 +163,12 @@ async fn receive(
     received.ok_or(TransmissionError::Truncated)
 }
 
+/// Why a request that was admitted has no memory.
+enum NoMemory {
+    Refused(WireError),
+    Left,
+}
+
 /// Memory for what is read, or for the payload of a large write, as soon as there is enough for the
 /// whole request; an error where there is none for long.
 async fn memory_for(
@@ -130,7 +176,7 @@ async fn memory_for(
     serving: &Serving,
     shared: &Shared,
     operation: Operation,
-) -> Result<Option<Buffer>, WireError> {
+) -> Result<Option<Buffer>, NoMemory> {
     let own = match operation {
         // It may be what lets go of memory, and takes hardly any.
         Operation::Flush => return Ok(None),
@@ -141,7 +187,7 @@ async fn memory_for(
         _ => None,
     };
     let others = WORK_BYTES + FURTHER_HOLDERS * held_bytes(operation) as usize;
-    let begun = serving.runtime.now();
+    let mut begun = None;
     loop {
         // Held while it is asked for the rest.
         let taken = own.map(|len| serving.pool.try_take(len));
@@ -151,22 +197,37 @@ async fn memory_for(
         }
         drop(taken);
         if shared.is_stopping() {
-            return Err(WireError::ShuttingDown);
+            return Err(NoMemory::Refused(WireError::ShuttingDown));
         }
-        if serving.is_patience_over(begun) {
-            return Err(WireError::NoMemory);
+        if serving.is_patience_over(*begun.get_or_insert_with(|| serving.runtime.now())) {
+            return Err(NoMemory::Refused(WireError::NoMemory));
         }
-        link.send_until(serving.runtime.sleep(MEMORY_PAUSE)).await;
+        let pause = serving.runtime.sleep(MEMORY_PAUSE);
+        link.wait(&serving.runtime, pause).await.ok_or(NoMemory::Left)?;
     }
 }
 
-/// Waits until the connection's share has room for `bytes` more and takes it.
-async fn admit(link: &mut Link<'_>, bytes: u64) {
-    if !link.queue().has_room(bytes) {
-        let room = |has_room| if has_room { Poll::Ready(()) } else { Poll::Pending };
-        link.wait_for(|queue| room(queue.has_room(bytes))).await;
+/// Waits until the connection's share has room for `bytes` more, and then for its turn to take as
+/// much of the memory of all.
+async fn admit(
+    link: &mut Link<'_>,
+    serving: &Serving,
+    shared: &Shared,
+    bytes: u64,
+) -> Result<(), TransmissionError> {
+    let queue = Rc::clone(link.queue());
+    if queue.try_admit(bytes) {
+        return Ok(());
     }
-    link.queue().admit(bytes);
+    let mut admitted = link.wait(&shared.runtime, queue.room(bytes)).await;
+    if admitted.is_some() {
+        let admission = shared.wait_for_memory(&queue, bytes);
+        admitted = link.wait(&shared.runtime, admission).await;
+    }
+    admitted.ok_or_else(|| {
+        serving.stats.dropped();
+        TransmissionError::Left
+    })
 }
 
 async fn refuse(
@@ -185,7 +246,7 @@ async fn refuse(
     }
     // A refusal is admitted like anything else: a client that only sends nonsense and never reads
     // must not fill the queue.
-    admit(link, 0).await;
+    admit(link, serving, shared, 0).await?;
     serving.refuse(header, error);
     Ok(())
 }

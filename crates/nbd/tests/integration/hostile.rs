@@ -145,22 +145,6 @@ fn an_endless_option_ends_the_connection_without_being_read() {
     });
 }
 
-#[test]
-fn one_connection_too_many_is_closed_unanswered() {
-    run(11, |runtime, sim| async move {
-        let device = Rc::new(RamDevice::new("ram", SIZE_BYTES));
-        let limits = Limits { connections_max: 2, ..Limits::default() };
-        let stage = Stage::new(runtime, sim, device, limits);
-        let (first, _second) = (stage.client().await, stage.client().await);
-        let third = RawClient(stage.dial());
-        assert!(third.is_cut_off().await);
-        first.close().await;
-        stage.client().await;
-        assert_eq!(stage.server.report().refused, 1);
-    })
-    .unwrap();
-}
-
 /// A device that takes ten milliseconds for everything.
 fn slow(stage: &headpond_block::Runtime) -> Rc<dyn BlockDevice> {
     let limits = ThrottleRates { latency: Duration::from_millis(10), ..Default::default() };

@@ -3,6 +3,8 @@
 
 mod clients;
 mod common;
+mod crowd;
 mod hostile;
+mod leaving;
 mod raw;
 mod simulated;

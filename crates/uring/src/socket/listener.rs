@@ -6,7 +6,7 @@ use crate::ring::Handle;
 use headpond_block::{Listener, LocalFuture, Stream};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,9 +14,22 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 128;
+/// A TCP client that is silent for so long is asked whether it is there, and again after the pause.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(10);
+/// After so long without an answer, to that or to data, a TCP client is lost: two minutes, for one
+/// that has not read for as long counts too, such as a virtual machine that is being moved.
+const KEEPALIVE_COUNT: u32 = 9;
+const UNANSWERED_MS_MAX: u32 = 120_000;
+
+const _: () = assert!(
+    KEEPALIVE_IDLE.as_millis() + KEEPALIVE_COUNT as u128 * KEEPALIVE_PAUSE.as_millis()
+        == UNANSWERED_MS_MAX as u128
+);
 
 /// A listening Unix or TCP socket.
 pub struct SocketListener {
@@ -97,6 +110,7 @@ impl SocketListener {
             Place::Tcp(_) => {
                 let socket = TcpStream::from(socket);
                 socket.set_nodelay(true)?;
+                notice_loss(&socket)?;
                 let peer = format!("tcp:{}", socket.peer_addr()?);
                 (socket.into(), peer)
             }
@@ -155,8 +169,17 @@ fn try_connect(path: &Path) -> Result<(), Errno> {
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
+/// Has the kernel find out that the machine of a TCP client, or the way to it, is gone.
+fn notice_loss(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_PAUSE)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    Ok(sockopt::set_tcp_user_timeout(socket, UNANSWERED_MS_MAX)?)
+}
+
 fn unix_peer(socket: &impl AsFd) -> String {
-    match rustix::net::sockopt::socket_peercred(socket) {
+    match sockopt::socket_peercred(socket) {
         Ok(peer) => format!("unix peer, process {}", peer.pid.as_raw_nonzero()),
         Err(_) => "unix peer".to_owned(),
     }

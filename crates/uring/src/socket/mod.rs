@@ -132,6 +132,14 @@ impl Stream for SocketStream {
         let _ = rustix::net::shutdown(&*self.handle, rustix::net::Shutdown::Both);
     }
 
+    fn is_hung_up(&self) -> bool {
+        // A hang-up and errors are told unasked.
+        let mut poll = libc::pollfd { fd: self.handle.as_fd().as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one descriptor, which outlives the call; it does not wait.
+        let count = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        count > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
+
     fn peer(&self) -> String {
         self.peer.clone()
     }

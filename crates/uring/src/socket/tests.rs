@@ -211,3 +211,39 @@ fn connection_to_nobody_is_refused() {
     })
     .unwrap();
 }
+
+#[test]
+fn peer_that_only_ceases_to_send_has_not_hung_up_and_one_that_closes_has() {
+    run(&RunConfig::default(), |ring, _| async move {
+        let (near, far) = pair(&ring);
+        assert!(!near.is_hung_up());
+        far.write_all(Buffer::from_slice(b"last").into()).await.unwrap();
+        rustix::net::shutdown(&*far.handle, rustix::net::Shutdown::Write).unwrap();
+        assert!(!near.is_hung_up(), "it still reads");
+        drop(far);
+        assert!(near.is_hung_up(), "though what it has sent lies unread");
+        let received = Buffer::zeroed(4);
+        read_exact(&near, &received).await.unwrap();
+        assert_eq!(received.to_vec(), b"last");
+    })
+    .unwrap();
+}
+
+#[test]
+fn tcp_client_that_has_closed_has_hung_up_once_something_was_sent_to_it() {
+    run(&RunConfig::default(), |ring, runtime| async move {
+        let any = (Ipv4Addr::LOCALHOST, 0).into();
+        let listener = SocketListener::bind_tcp(&ring, any).unwrap();
+        let address = listener.tcp_address().unwrap();
+        drop(SocketStream::connect_tcp(&ring, address).await.unwrap());
+        let stream = listener.accept().await.unwrap();
+        assert_eq!(stream.read(Buffer::zeroed(8)).await.unwrap(), 0);
+        assert!(!stream.is_hung_up(), "the end of its data is no more than that");
+        // The answer to what nobody reads is a reset, which may take a moment.
+        let _ = stream.write_all(Buffer::zeroed(8).into()).await;
+        while !stream.is_hung_up() {
+            runtime.yield_now().await;
+        }
+    })
+    .unwrap();
+}

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 struct Story {
     machine: Handshake,
     exports: Vec<ExportInfo>,
-    is_shutting_down: bool,
+    denial: Option<Denial>,
 }
 
 impl Story {
@@ -20,7 +20,7 @@ impl Story {
         let machine = Handshake::new(Limits::default(), &mut greeting);
         assert_eq!(greeting.len(), GREETING_BYTES);
         let exports = vec![example("hv0"), example("hv1")];
-        let mut story = Self { machine, exports, is_shutting_down: false };
+        let mut story = Self { machine, exports, denial: None };
         let (next, answer) = story.send(&client.bits().to_be_bytes());
         assert_eq!((next, answer.len()), (Next::Continue, 0));
         story
@@ -34,7 +34,7 @@ impl Story {
     fn send(&mut self, mut bytes: &[u8]) -> (Next, Vec<u8>) {
         let mut out = Vec::new();
         loop {
-            let exports = (!self.is_shutting_down).then_some(&self.exports[..]);
+            let exports = self.denial.map_or(Ok(&self.exports[..]), Err);
             let step = self.machine.advance(bytes, exports, &mut out);
             bytes = &bytes[step.consumed..];
             let stuck = step.consumed == 0 && self.machine.wanted_bytes() > bytes.len();
@@ -198,7 +198,7 @@ fn a_wrong_magic_or_unknown_flags_end_the_connection() {
     assert!(matches!(next, Next::HangUp(HangUp::Malformed(CodecError::BadMagic { .. }))));
     assert!(answer.is_empty());
     let mut machine = Handshake::new(Limits::default(), &mut Vec::new());
-    let step = machine.advance(&4u32.to_be_bytes(), Some(&[]), &mut Vec::new());
+    let step = machine.advance(&4u32.to_be_bytes(), Ok(&[]), &mut Vec::new());
     assert_eq!(step.next, Next::HangUp(HangUp::UnknownFlags(4)));
 }
 
@@ -211,10 +211,30 @@ fn a_client_without_fixed_newstyle_may_only_name_an_export() {
 #[test]
 fn a_server_that_shuts_down_says_so() {
     let mut story = Story::modern();
-    story.is_shutting_down = true;
+    story.denial = Some(Denial::ShuttingDown);
     let (next, answer) = story.query(opt::GO, "hv0", &[]);
     assert_eq!(next, Next::HangUp(HangUp::ShuttingDown));
     assert_eq!(kinds(&answer), vec![rep::ERR_SHUTDOWN]);
+}
+
+#[test]
+fn a_full_server_says_so_to_whoever_asks_for_an_export() {
+    for asked in [opt::GO, opt::INFO, opt::LIST] {
+        let mut story = Story::modern();
+        story.denial = Some(Denial::Full { connections: 7 });
+        let (next, answer) = story.option(opt::STRUCTURED_REPLY, b"");
+        assert_eq!((next, kinds(&answer)), (Next::Continue, vec![rep::ACK]));
+        let (next, answer) = match asked {
+            opt::LIST => story.option(asked, b""),
+            _ => story.query(asked, "hv0", &[]),
+        };
+        assert_eq!((next, kinds(&answer)), (Next::HangUp(HangUp::Full), vec![rep::ERR_POLICY]));
+        assert!(answer.ends_with(b"all 7 connections of this server are taken"));
+    }
+    let mut story = Story::modern();
+    story.denial = Some(Denial::Full { connections: 7 });
+    let (next, answer) = story.option(opt::EXPORT_NAME, b"hv0");
+    assert_eq!((next, answer.len()), (Next::HangUp(HangUp::Full), 0));
 }
 
 #[test]
@@ -224,12 +244,12 @@ fn bytes_after_go_are_left_for_the_transmission_phase() {
     encode_export_query("hv0", &[], &mut data);
     let mut bytes = Vec::new();
     encode_option(opt::GO, &data, &mut bytes);
-    let header = story.machine.advance(&bytes, Some(&story.exports), &mut Vec::new());
+    let header = story.machine.advance(&bytes, Ok(&story.exports), &mut Vec::new());
     assert_eq!(header.consumed, OptionHeader::BYTES);
     let mut rest = bytes[header.consumed..].to_vec();
     let go_bytes = rest.len();
     rest.extend_from_slice(b"first request");
-    let step = story.machine.advance(&rest, Some(&story.exports), &mut Vec::new());
+    let step = story.machine.advance(&rest, Ok(&story.exports), &mut Vec::new());
     assert!(matches!(step.next, Next::Serve(_)));
     assert_eq!(step.consumed, go_bytes);
 }
@@ -260,7 +280,7 @@ proptest! {
             received = (received + cut).min(bytes.len());
             loop {
                 let input = &bytes[done..received];
-                let step = machine.advance(input, Some(&exports), &mut Vec::new());
+                let step = machine.advance(input, Ok(&exports), &mut Vec::new());
                 prop_assert!(step.consumed <= input.len());
                 done += step.consumed;
                 if step.next != Next::Continue {

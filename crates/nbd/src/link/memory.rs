@@ -1,0 +1,193 @@
+//! The memory that the requests of all connections of a server have in common.
+//!
+//! 1. A request takes its bytes when it is admitted, and gives them back when its answer is sent.
+//! 2. Where too few are free it waits in line. What is given back goes to the first in line, as soon
+//!    as it is enough for it.
+//!
+//! **Invariants**
+//! - No more is held than the budget, but by a single request that is longer than all of it, and
+//!   after the budget was made smaller, until enough was given back.
+//! - Nothing overtakes a request that waits, however little it takes. A connection has one place in
+//!   line, for its next request; so one that wants much waits as often as one that wants little.
+//!
+//! **Not here**: the memory itself, which is the pool's.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Payload bytes of requests that are held, and those that wait for some.
+pub struct MemoryBudget {
+    bytes_max: Cell<u64>,
+    held_bytes: Cell<u64>,
+    line: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+struct Waiter {
+    bytes: u64,
+    is_granted: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Waits in line; leaves it when it is dropped before.
+struct Taking<'b> {
+    budget: &'b MemoryBudget,
+    waiter: Rc<Waiter>,
+    is_taken: bool,
+}
+
+impl MemoryBudget {
+    pub fn new(bytes_max: u64) -> Self {
+        let (bytes_max, held_bytes) = (Cell::new(bytes_max), Cell::new(0));
+        Self { bytes_max, held_bytes, line: RefCell::default() }
+    }
+
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.get()
+    }
+
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes.get()
+    }
+
+    /// Requests that wait for memory.
+    pub fn waiting(&self) -> usize {
+        self.line.borrow().len()
+    }
+
+    /// Changes the budget. Where more is held, nothing is taken until enough was given back.
+    pub fn set(&self, bytes_max: u64) {
+        self.bytes_max.set(bytes_max);
+        self.grant();
+    }
+
+    /// Takes `bytes` where they are free and nothing waits in line; nothing at all is always free.
+    pub fn try_take(&self, bytes: u64) -> bool {
+        let is_free = bytes == 0 || (self.line.borrow().is_empty() && self.fits(bytes));
+        if is_free {
+            self.held_bytes.set(self.held_bytes.get() + bytes);
+        }
+        is_free
+    }
+
+    /// Takes `bytes` as soon as all that came before have theirs.
+    pub async fn take(&self, bytes: u64) {
+        if !self.try_take(bytes) {
+            let (is_granted, waker) = (Cell::new(false), RefCell::default());
+            let waiter = Rc::new(Waiter { bytes, is_granted, waker });
+            self.line.borrow_mut().push_back(Rc::clone(&waiter));
+            Taking { budget: self, waiter, is_taken: false }.await;
+        }
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&self, bytes: u64) {
+        let held_bytes = self.held_bytes.get();
+        assert!(bytes <= held_bytes, "{bytes} bytes given back of {held_bytes}");
+        self.held_bytes.set(held_bytes - bytes);
+        self.grant();
+    }
+
+    fn fits(&self, bytes: u64) -> bool {
+        let held_bytes = self.held_bytes.get();
+        held_bytes == 0 || held_bytes.saturating_add(bytes) <= self.bytes_max.get()
+    }
+
+    /// Hands what is free to those who wait, in turn.
+    fn grant(&self) {
+        let mut line = self.line.borrow_mut();
+        while let Some(waiter) = line.pop_front_if(|waiter| self.fits(waiter.bytes)) {
+            self.held_bytes.set(self.held_bytes.get() + waiter.bytes);
+            waiter.is_granted.set(true);
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Future for Taking<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.waiter.is_granted.get() {
+            self.is_taken = true;
+            return Poll::Ready(());
+        }
+        self.waiter.waker.replace(Some(context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        if self.is_taken {
+            return;
+        }
+        if self.waiter.is_granted.get() {
+            return self.budget.give_back(self.waiter.bytes);
+        }
+        self.budget.line.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        // What was too long for what is free may have kept the others.
+        self.budget.grant();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_ready(taking: &mut Pin<Box<impl Future<Output = ()>>>) -> bool {
+        taking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn who_waits_is_served_in_turn_and_overtaken_by_nothing() {
+        let budget = MemoryBudget::new(100);
+        assert!(budget.try_take(80));
+        let (mut long, mut short) = (Box::pin(budget.take(60)), Box::pin(budget.take(10)));
+        assert!(!is_ready(&mut long) && !is_ready(&mut short));
+        assert!(!budget.try_take(1), "it would fit, and yet others came before");
+        assert!(budget.try_take(0), "what takes nothing waits for nothing");
+        budget.give_back(80);
+        assert!(is_ready(&mut long) && is_ready(&mut short));
+        assert_eq!((budget.held_bytes(), budget.waiting()), (70, 0));
+    }
+
+    #[test]
+    fn a_single_request_always_fits() {
+        let budget = MemoryBudget::new(100);
+        assert!(budget.try_take(1000));
+        assert!(!budget.try_take(1));
+        budget.give_back(1000);
+        assert!(budget.try_take(1));
+    }
+
+    #[test]
+    fn who_leaves_the_line_lets_the_others_pass_and_returns_what_it_was_granted() {
+        let budget = MemoryBudget::new(100);
+        assert!(budget.try_take(50));
+        let (mut long, mut short) = (Box::pin(budget.take(60)), Box::pin(budget.take(10)));
+        assert!(!is_ready(&mut long) && !is_ready(&mut short));
+        drop(long);
+        assert_eq!(budget.held_bytes(), 60, "the short one has its bytes");
+        drop(short);
+        assert_eq!(budget.held_bytes(), 50, "and never looked");
+    }
+
+    #[test]
+    fn a_budget_may_shrink_below_what_is_held_and_grow_for_those_who_wait() {
+        let budget = MemoryBudget::new(100);
+        assert!(budget.try_take(40) && budget.try_take(40));
+        budget.set(50);
+        let mut waits = Box::pin(budget.take(20));
+        budget.give_back(40);
+        assert!(!is_ready(&mut waits), "60 are more than 50");
+        budget.set(60);
+        assert!(is_ready(&mut waits));
+        assert_eq!(budget.held_bytes(), 60);
+    }
+}
