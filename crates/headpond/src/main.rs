@@ -12,6 +12,7 @@ mod demo;
 mod device;
 mod export;
 mod host;
+mod meminfo;
 mod outcome;
 mod place;
 mod wall_clock;

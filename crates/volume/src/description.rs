@@ -29,7 +29,7 @@ pub struct Description {
     pub cache: Option<CacheDescription>,
     /// The first core, or the only one.
     pub core: CoreDescription,
-    /// How the arrays of all cores work.
+    /// How the arrays of all cores work, and what clients may hold.
     #[serde(default, skip_serializing_if = "ArraySettings::is_default")]
     pub array: ArraySettings,
     /// Cores that share the cache with it.

@@ -77,8 +77,8 @@ pub use ownership::{
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
 pub use settings::{
-    ArraySettings, CacheSettings, ChangesByOwner, Checkpoints, MergeWaitSetting, SettingChange,
-    SettingError, ShownSetting, TierSettings, parse_word,
+    ArraySettings, CLIENT_MEMORY, CacheSettings, ChangesByOwner, Checkpoints, ClientMemory,
+    MergeWaitSetting, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
 };
 pub use status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;

@@ -14,14 +14,15 @@ pub(super) enum Fit {
     Not(String),
 }
 
-/// Settings of the array, which other caches do not have.
-const OF_ARRAY: [&str; 6] = [
+/// Settings of the array and of the clients, which other caches do not have.
+const OF_ARRAY: [&str; 7] = [
     "strip",
     "merge-wait-us",
     "merge-max",
     "member-patience-ms",
     "member-deadline-ms",
     "member-late-max",
+    "client-memory",
 ];
 
 impl Fit {

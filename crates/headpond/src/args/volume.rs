@@ -143,8 +143,8 @@ pub struct CreateArgs {
     #[arg(long, default_value = "full", requires = "cache")]
     pub seq_cutoff: SeqCutoff,
     /// Any other setting that `headpond set` takes; may be given several times. Without a cache
-    /// those of the array: merge-wait-us, merge-max, member-patience-ms, member-deadline-ms,
-    /// member-late-max.
+    /// those of the array and the clients: merge-wait-us, merge-max, member-patience-ms,
+    /// member-deadline-ms, member-late-max, client-memory.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
     /// Parts of the volume with a log of their own, 1 to 16.
@@ -238,14 +238,16 @@ pub struct StatsArgs {
     headpond set hv0 mode=pass-through --flush\n  \
     headpond set hv0 'classes=past:request_size:ge:128K&io_direction:read'\n  \
     headpond set hv0 merge-wait-us=off          # of the array\n  \
-    headpond set hv0 member-patience-ms=500 member-deadline-ms=10000 member-late-max=4"
+    headpond set hv0 member-patience-ms=500 member-deadline-ms=10000 member-late-max=4\n  \
+    headpond set hv0 client-memory=512M         # of all clients together"
 )]
 pub struct SetArgs {
     pub name: String,
     /// Such as mode=write-through, cleaning=alru, cleaning.alru.staleness-s=60, seq-cutoff=1M,
     /// classes=FILE or past:RULE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode
     /// and others; of the array merge-wait-us=auto, merge-max=64M, and how long its members are
-    /// waited for: member-patience-ms=2000, member-deadline-ms=30000, member-late-max=8.
+    /// waited for: member-patience-ms=2000, member-deadline-ms=30000, member-late-max=8; and what
+    /// the requests of all clients may hold in memory, client-memory=512M.
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

@@ -1,6 +1,7 @@
 //! `headpond status`.
 
 mod array;
+mod clients;
 mod copies;
 
 use crate::args::StatusArgs;
@@ -12,6 +13,7 @@ use anyhow::Result;
 pub use array::print_array;
 use array::print_devices;
 use array::print_missing;
+use clients::print_clients;
 pub use copies::print_copies;
 use headpond_block::BLOCK_BYTES;
 use headpond_report::{Align, Table, count, size};
@@ -163,7 +165,7 @@ fn print(status: &Value) {
     for export in status["exports"].as_array().into_iter().flatten() {
         println!("  export    {}", text(export));
     }
-    println!("  clients   {}", status["clients"].as_array().map_or(0, Vec::len));
+    print_clients(status);
     if let Some(owner) = owner_line(&status["owner"]) {
         println!("  owner     {owner}");
     }

@@ -1,5 +1,6 @@
 //! Where wishes are granted, on the data thread. What may wait for a file is done aside.
 
+use super::clients;
 use super::files::Files;
 use super::message::{Answer, FlushPace, Message, StopBody, Wish};
 use super::pulse::Pulse;
@@ -121,13 +122,10 @@ impl Desk {
         let mut status = serde_json::to_value(self.volume.status())?;
         let report = self.server.report();
         let exports: Vec<_> = self.listeners.iter().map(|listener| listener.address()).collect();
-        let clients = report.connections.iter().map(|client| {
-            json!({ "peer": client.peer, "in_flight": client.in_flight,
-                    "requests": client.totals.requests })
-        });
         status["served"] = true.into();
         status["exports"] = exports.into();
-        status["clients"] = clients.collect();
+        status["clients"] = clients::connections(&report);
+        status["server"] = clients::server(&report);
         status["recording"] = serde_json::to_value(self.recording.output())?;
         status["commands"] = self.work.names().into();
         status["stop_waits_for"] = serde_json::to_value(self.held_up_by())?;
@@ -156,6 +154,8 @@ impl Desk {
         };
         // Where only the cleaning failed the settings hold.
         self.save().await?;
+        let client_memory = self.volume.description().array.client_memory;
+        self.server.set_memory(clients::memory_bytes(client_memory));
         outcome.map_err(|error| match error {
             SetError::Setting(error) => Failure::usage(error),
             error => Failure::of(error, SetError::is_refusal),

@@ -7,6 +7,7 @@
 //! 4. `stop`, SIGTERM or SIGINT: clients finish, the cache saves its state, the array is closed.
 
 mod caches;
+mod clients;
 mod control;
 mod cores;
 mod desk;

@@ -2,6 +2,7 @@
 //!
 //! All of this happens before there is a client: it may wait for files.
 
+use super::clients;
 use super::control::Control;
 use super::cores::offer;
 use super::desk::{Desk, End};
@@ -120,7 +121,9 @@ impl Data {
             offer(&volume, &exports, &core.name)?;
         }
         let (lent, offered) = (pool.clone(), Rc::clone(&exports));
-        let server = Server::new(runtime.clone(), lent, offered, Limits::default());
+        let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
+        let limits = Limits { memory_bytes_max, ..Limits::default() };
+        let server = Server::new(runtime.clone(), lent, offered, limits);
         let listeners = listen(places, &ring, &description)?;
         let pulse = Arc::new(Pulse::new());
         let recording = Recording::new(watched, description.name.clone());

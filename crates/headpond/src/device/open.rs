@@ -2,6 +2,7 @@
 
 use super::spec::DeviceSpec;
 use crate::aside::aside;
+use crate::meminfo;
 use crate::outcome::Failure;
 use anyhow::{Context, Result};
 use headpond_block::decorators::{Leak, VolatileDevice};
@@ -14,7 +15,6 @@ use headpond_volume::Size;
 use headpond_whatif::models;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// # Errors
 /// Where it has not; the error says how much there is.
 pub fn check_memory(spec: &DeviceSpec, size: Size) -> Result<()> {
-    let available = available_bytes().unwrap_or(u64::MAX);
+    let available = meminfo::available_bytes().unwrap_or(u64::MAX);
     let is_there = usize::try_from(size.bytes()).is_ok_and(memory::can_have);
     if size.bytes() <= available && is_there {
         return Ok(());
@@ -34,14 +34,6 @@ pub fn check_memory(spec: &DeviceSpec, size: Size) -> Result<()> {
         "{spec} needs more memory than there is: {free} are available on this machine; name a \
          smaller size"
     )))
-}
-
-/// Memory that programs could be given without others being moved to swap.
-fn available_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib << 10)
 }
 
 /// Opens devices for one thread.

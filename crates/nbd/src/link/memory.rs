@@ -98,8 +98,9 @@ impl MemoryBudget {
 
     /// Hands what is free to those who wait, in turn.
     fn grant(&self) {
-        let mut line = self.line.borrow_mut();
-        while let Some(waiter) = line.pop_front_if(|waiter| self.fits(waiter.bytes)) {
+        loop {
+            let next = self.line.borrow_mut().pop_front_if(|waiter| self.fits(waiter.bytes));
+            let Some(waiter) = next else { return };
             self.held_bytes.set(self.held_bytes.get() + waiter.bytes);
             waiter.is_granted.set(true);
             if let Some(waker) = waiter.waker.take() {

@@ -1,6 +1,7 @@
 //! The transmission phase of one connection: requests in, answers out.
 //!
-//! 1. Receive a header; admit the request as soon as the connection's share has room.
+//! 1. Receive a header; admit the request as soon as the connection's share has room, and the
+//!    memory of all connections.
 //! 2. Receive the payload of a write; carry out; the answer queues itself.
 //! 3. At the end of the stream, or at a disconnect, wait until every admitted request has been
 //!    answered and every answer sent.
@@ -215,16 +216,17 @@ async fn admit(
     shared: &Shared,
     bytes: u64,
 ) -> Result<(), TransmissionError> {
-    let queue = Rc::clone(link.queue());
-    if queue.try_admit(bytes) {
+    if link.queue().try_admit(bytes) {
         return Ok(());
     }
-    let mut admitted = link.wait(&shared.runtime, queue.room(bytes)).await;
-    if admitted.is_some() {
-        let admission = shared.wait_for_memory(&queue, bytes);
-        admitted = link.wait(&shared.runtime, admission).await;
-    }
-    admitted.ok_or_else(|| {
+    let queue = Rc::clone(link.queue());
+    let admission = async {
+        queue.room(bytes).await;
+        if !queue.try_admit(bytes) {
+            shared.wait_for_memory(&queue, bytes).await;
+        }
+    };
+    link.wait(&shared.runtime, admission).await.ok_or_else(|| {
         serving.stats.dropped();
         TransmissionError::Left
     })

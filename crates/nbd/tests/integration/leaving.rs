@@ -88,6 +88,23 @@ fn what_a_client_that_left_has_pipelined_is_dropped_at_an_answer_that_cannot_be_
 }
 
 #[test]
+fn what_was_on_its_way_when_a_client_left_is_dropped_though_nothing_ever_waited() {
+    run(5, |runtime, sim| async move {
+        let device = slow(&runtime, Duration::ZERO);
+        let stage = Stage::new(runtime, sim, device.clone(), Limits::default());
+        let raw = RawClient::go(&stage).await;
+        pipeline(&raw, 100).await;
+        raw.0.shutdown();
+        stage.runtime.sleep(Duration::from_millis(50)).await;
+        let report = stage.server.report();
+        assert!(report.connections.is_empty());
+        assert_eq!(taken_on(&report), begun(&device));
+        assert!(begun(&device) < 100, "the first answer could not be sent");
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_client_that_leaves_while_it_waits_for_memory_gives_its_turn_to_the_next() {
     run(3, |runtime, sim| async move {
         let device = slow(&runtime, Duration::from_secs(2));

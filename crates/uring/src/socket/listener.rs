@@ -93,7 +93,10 @@ impl SocketListener {
                     let descriptor = i32::try_from(descriptor).expect("a descriptor");
                     // SAFETY: the kernel has just made this descriptor for us.
                     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-                    return self.connected(socket);
+                    // One that is gone already is no client; the next may be one.
+                    if let Ok(stream) = self.connected(socket) {
+                        return Ok(stream);
+                    }
                 }
                 Err(libc::EINTR | libc::EAGAIN) => {}
                 Err(errno) => return Err(io::Error::from_raw_os_error(errno)),

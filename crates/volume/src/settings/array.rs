@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Everything of the arrays that can be changed while they run: the same for all cores. In the
-/// description it is the table `[array]`.
+/// Everything of a volume beside its caches that can be changed while it is served: of its arrays, the
+/// same for all cores, and of its clients. In the description it is the table `[array]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ArraySettings {
@@ -22,6 +22,8 @@ pub struct ArraySettings {
     pub member_deadline_ms: WaitMs,
     /// How often within ten minutes a member may be late until it is given up.
     pub member_late_max: LateMax,
+    /// What the requests of all clients hold in memory at most.
+    pub client_memory: ClientMemory,
 }
 
 /// Milliseconds, or `off`: for as long as it takes.
@@ -39,6 +41,11 @@ pub struct Limit<const LEAST: u64, const MOST: u64>(Option<u64>);
 #[serde(try_from = "NumberOrText", into = "String")]
 pub struct MergeWaitSetting(pub MergeWait);
 
+/// A size of [`CLIENT_MEMORY`], or `auto`: whoever serves the volume decides by the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "NumberOrText", into = "String")]
+pub struct ClientMemory(pub Option<Size>);
+
 /// What a file has for a number that may be a word.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -48,14 +55,22 @@ enum NumberOrText {
 }
 
 /// The keys of what is set here.
-const KEYS: [&str; 5] =
-    ["merge-wait-us", "merge-max", "member-patience-ms", "member-deadline-ms", "member-late-max"];
+const KEYS: [&str; 6] = [
+    "merge-wait-us",
+    "merge-max",
+    "member-patience-ms",
+    "member-deadline-ms",
+    "member-late-max",
+    "client-memory",
+];
 /// From a little more than the array can tell apart to ten minutes.
 pub(super) const WAIT_MS: (u64, u64) = (100, 600_000);
 const _: () = assert!(WAIT_MS.0 >= patience::READ_MIN.as_millis() as u64);
 pub(super) const LATE_MAX: (u64, u64) = (1, patience::Spells::KEPT_MAX as u64);
 pub(super) const MERGE_WAIT_US_MAX: u64 = 1_000_000;
 pub(super) const MERGE_MAX_MAX: Size = Size(1 << 30);
+/// The least and the most that clients' requests can be given.
+pub const CLIENT_MEMORY: (Size, Size) = (Size(64 << 20), Size(1 << 40));
 
 /// A wait that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +85,15 @@ struct LimitError {
     least: u64,
     most: u64,
 }
+
+/// A budget that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0:?} is no budget: it is auto, or a size from {least} to {most}",
+    least = CLIENT_MEMORY.0,
+    most = CLIENT_MEMORY.1
+)]
+struct ClientMemoryError(String);
 
 impl ArraySettings {
     /// These settings with some of them changed, in order; the changes are those that
@@ -120,12 +144,13 @@ impl Default for ArraySettings {
             member_patience_ms: millis(read),
             member_deadline_ms: millis(deadline),
             member_late_max: Limit(late_max.map(u64::from)),
+            client_memory: ClientMemory::default(),
         }
     }
 }
 
 impl SettingChange {
-    /// Whether it is about the arrays, not about a cache.
+    /// Whether it is about the arrays or the clients, not about a cache.
     pub fn is_of_array(&self) -> bool {
         KEYS.iter().any(|key| self.concerns(key))
     }
@@ -189,6 +214,27 @@ impl From<MergeWaitSetting> for String {
     }
 }
 
+impl TryFrom<NumberOrText> for ClientMemory {
+    type Error = ClientMemoryError;
+
+    fn try_from(text: NumberOrText) -> Result<Self, ClientMemoryError> {
+        let text = text.to_string();
+        if text == "auto" {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Ok(size) if (CLIENT_MEMORY.0..=CLIENT_MEMORY.1).contains(&size) => Ok(Self(Some(size))),
+            _ => Err(ClientMemoryError(text)),
+        }
+    }
+}
+
+impl From<ClientMemory> for String {
+    fn from(ClientMemory(size): ClientMemory) -> Self {
+        size.map_or_else(|| "auto".into(), |size| size.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +257,8 @@ mod tests {
             ("member-patience-ms=500", "member_patience_ms = 500"),
             ("member-deadline-ms=off", "member_deadline_ms = 'off'"),
             ("member-late-max=3", "member_late_max = '3'"),
+            ("client-memory=512M", "client_memory = '512M'"),
+            ("client-memory=auto", ""),
         ] {
             let expected: ArraySettings = toml::from_str(file).unwrap();
             assert_eq!(set(text), Ok(expected.clone()), "{text}");
@@ -227,6 +275,8 @@ mod tests {
             ("merge-max=2G", "it is 0 to 1G"),
             ("member-patience-ms=99", "it is off, or 100 to 600000"),
             ("member-late-max=0", "it is off, or 1 to 100"),
+            ("client-memory=63M", "it is auto, or a size from 64M to 1T"),
+            ("client-memory=off", "it is auto, or a size"),
             ("merge-wait-us.policy=off", "merge-wait-us, without anything after it"),
         ] {
             let error = set(text).unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! What there is to set, and what each setting takes: for whoever looks, and for who made a
 //! mistake.
 
-use super::array::{LATE_MAX, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, WAIT_MS};
+use super::array::{CLIENT_MEMORY, LATE_MAX, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, WAIT_MS};
 use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
 use crate::Size;
 use crate::cutoff::{THRESHOLD_MAX, THRESHOLD_MIN};
@@ -28,7 +28,7 @@ pub(super) enum Takes {
     /// Zero stands for none.
     BytesOrNone,
     WordsOrNumber(&'static [&'static str], u64, u64),
-    /// Words, or a size for the policy `always` with that threshold.
+    /// Words, or a size: of the cutoff for the policy `always` with that threshold.
     WordsOrSize(&'static [&'static str], Size, Size),
     /// Words, one rule, or a file of classes.
     WordsOrClasses(&'static [&'static str]),
@@ -89,6 +89,7 @@ const KNOWN: &[(&str, Takes)] = &[
     ("member-patience-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
     ("member-deadline-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
     ("member-late-max", Takes::WordsOrNumber(&["off"], LATE_MAX.0, LATE_MAX.1)),
+    ("client-memory", Takes::WordsOrSize(&["auto"], CLIENT_MEMORY.0, CLIENT_MEMORY.1)),
 ];
 
 /// What the setting of this key takes.
@@ -145,7 +146,7 @@ impl TierSettings {
 }
 
 impl ArraySettings {
-    /// Every setting of the arrays, as [`SettingChange`] reads it.
+    /// Every setting of the arrays and the clients, as [`SettingChange`] reads it.
     pub fn shown(&self) -> Vec<ShownSetting> {
         shown(&table(self), &table(&Self::default()), "")
     }

@@ -19,7 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 use toml::{Table, Value};
 
-pub use array::{ArraySettings, MergeWaitSetting};
+pub use array::{ArraySettings, CLIENT_MEMORY, ClientMemory, MergeWaitSetting};
 pub use known::ShownSetting;
 
 /// Everything of a cache that can be changed while it runs.
@@ -427,9 +427,9 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: bypass, checkpoint, checksums, classes, cleaning, discard, eviction, fallback, \
-                 member-deadline-ms, member-late-max, member-patience-ms, merge-max, merge-wait-us, mode, \
-                 preset, promotion, readahead, seq-cutoff, tier",
+                "there are: bypass, checkpoint, checksums, classes, cleaning, client-memory, discard, eviction, \
+                 fallback, member-deadline-ms, member-late-max, member-patience-ms, merge-max, merge-wait-us, \
+                 mode, preset, promotion, readahead, seq-cutoff, tier",
             ),
             ("line=64K", "cache replace NAME DEVICE --line"),
             ("discard=perhaps", "it is true, false"),

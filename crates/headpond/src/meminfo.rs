@@ -1,0 +1,22 @@
+//! What the kernel says of the machine's memory.
+
+use std::fs;
+use std::sync::OnceLock;
+
+/// Memory that programs could be given without others being moved to swap.
+pub fn available_bytes() -> Option<u64> {
+    bytes_of("MemAvailable:")
+}
+
+/// All that the machine has; read once.
+pub fn total_bytes() -> Option<u64> {
+    static TOTAL_BYTES: OnceLock<Option<u64>> = OnceLock::new();
+    *TOTAL_BYTES.get_or_init(|| bytes_of("MemTotal:"))
+}
+
+fn bytes_of(field: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
