@@ -41,8 +41,8 @@ pub struct Limits {
     /// answers, one for each request in flight.
     pub memory_bytes_max: u64,
     /// How long a client that holds memory may take to read one batch of answers (2 MiB, or one
-    /// longer answer), or to send one payload, before it is cut off where others wait for memory: it
-    /// is the only way to get back what such a client holds.
+    /// longer answer), or to send one payload, before it is cut off where others wait for memory:
+    /// it is the only way to get back what such a client holds.
     pub stall_time_max: Duration,
     /// How long a client may take to read its last answers once its connection, or the server,
     /// comes to its end.
@@ -53,7 +53,8 @@ pub struct Limits {
 /// are errors.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
-/// The least that [`Limits::memory_bytes_max`] is of use with: two of the longest requests, in bytes.
+/// The least that [`Limits::memory_bytes_max`] is of use with: two of the longest requests, in
+/// bytes.
 pub const MEMORY_BYTES_MIN: u64 = 2 * PAYLOAD_BYTES_MAX as u64;
 
 impl Default for Limits {

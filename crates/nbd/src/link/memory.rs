@@ -1,8 +1,8 @@
 //! The memory that the requests of all connections of a server have in common.
 //!
 //! 1. A request takes its bytes when it is admitted, and gives them back when its answer is sent.
-//! 2. Where too few are free it waits in line. What is given back goes to the first in line, as soon
-//!    as it is enough for it.
+//! 2. Where too few are free it waits in line. What is given back goes to the first in line, as
+//!    soon as it is enough for it.
 //!
 //! **Invariants**
 //! - No more is held than the budget, but by a single request that is longer than all of it, and

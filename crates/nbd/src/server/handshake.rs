@@ -349,8 +349,8 @@ fn refuse_shutting_down(
     }
 }
 
-/// Answers all that asks for an export with the reason why there is none; `None` for the rest, which
-/// is answered as ever, for it comes before the question in the handshakes of most clients.
+/// Answers all that asks for an export with the reason why there is none; `None` for the rest,
+/// which is answered as ever, for it comes before the question in the handshakes of most clients.
 fn turn_away(
     number: u32,
     option: &ClientOption<'_>,

@@ -8,8 +8,9 @@
 //! **Invariants**
 //! - Everything a client can make the server hold is bounded by [`Limits`], and so is what all
 //!   clients together can.
-//! - A lost client's requests at the device run to their end; their memory is given back when it has
-//!   answered; other clients do not notice. What such a client has asked for beyond that is dropped.
+//! - A lost client's requests at the device run to their end; their memory is given back when it
+//!   has answered; other clients do not notice. What such a client has asked for beyond that is
+//!   dropped.
 //!
 //! **Not here**: sockets (a runtime crate makes [`Listener`]s), TLS, who may connect.
 
@@ -152,8 +153,8 @@ impl Server {
         report
     }
 
-    /// Changes [`Limits::memory_bytes_max`]. Where more is held, nothing is cut short: requests wait
-    /// until enough was given back.
+    /// Changes [`Limits::memory_bytes_max`]. Where more is held, nothing is cut short: requests
+    /// wait until enough was given back.
     pub fn set_memory(&self, bytes_max: u64) {
         self.shared.memory.set(bytes_max);
     }

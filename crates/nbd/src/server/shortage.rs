@@ -2,10 +2,10 @@
 //!
 //! 1. A connection that comes while all places are taken gets that of the oldest handshake that is
 //!    not finished, or else of the oldest client that has never asked for anything for a while.
-//! 2. Where none gives way it is told so, in one of a few places that are good for nothing else; and
-//!    where these are taken as well it is closed unanswered.
-//! 3. A request that waits for memory waits in line. Where another client holds memory and has neither
-//!    read its answers nor sent its payload for long, it is cut off, one at a time.
+//! 2. Where none gives way it is told so, in one of a few places that are good for nothing else;
+//!    and where these are taken as well it is closed unanswered.
+//! 3. A request that waits for memory waits in line. Where another client holds memory and has
+//!    neither read its answers nor sent its payload for long, it is cut off, one at a time.
 //!
 //! **Invariants**
 //! - A connection that has carried requests never gives its place to another one: where a file

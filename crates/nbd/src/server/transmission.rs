@@ -9,8 +9,8 @@
 //! Where the process has no memory left, a request waits for some before its payload is received,
 //! and whatever the client sends behind it waits as well; after a while it is refused.
 //!
-//! Where the client is gone while a request waits, for room or for memory, that one and all behind it
-//! are dropped; what is at the device comes to its end.
+//! Where the client is gone while a request waits, for room or for memory, that one and all behind
+//! it are dropped; what is at the device comes to its end.
 //!
 //! **Invariants**
 //! - No memory is taken for a payload before its request was checked and admitted.

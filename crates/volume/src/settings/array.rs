@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Everything of a volume beside its caches that can be changed while it is served: of its arrays, the
-/// same for all cores, and of its clients. In the description it is the table `[array]`.
+/// Everything of a volume beside its caches that can be changed while it is served: of its arrays,
+/// the same for all cores, and of its clients. In the description it is the table `[array]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ArraySettings {

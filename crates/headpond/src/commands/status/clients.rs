@@ -32,10 +32,7 @@ fn lines(status: &Value) -> Vec<String> {
 }
 
 fn line(client: &Value) -> String {
-    let export = match client["export"].as_str() {
-        Some(export) => export,
-        None => "(handshake)",
-    };
+    let export = client["export"].as_str().unwrap_or("(handshake)");
     format!(
         "            {}: {export}, connected for {}, {} requests, {} with {} under way",
         text(&client["peer"]),
