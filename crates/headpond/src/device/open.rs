@@ -88,7 +88,7 @@ impl Opener {
     /// Also soon after the daemon that had it was killed.
     async fn file(&self, options: FileOptions) -> Result<Rc<dyn BlockDevice>> {
         let file = aside(move || Ok(OpenFile::open_when_left(&options)?)).await?;
-        Ok(Rc::new(FileDevice::new(&self.ring, file)))
+        Ok(Rc::new(FileDevice::new(&self.ring, file)?))
     }
 
     /// A drive against the wall clock; a solid state one has been written once from end to end.

@@ -98,7 +98,7 @@ async fn open(
         return Ok(connected.map_err(InProcessError::Connect)?.device);
     }
     let file = OpenFile::open_when_left(&FileOptions::new(&ground.place))?;
-    Ok(Rc::new(FileDevice::new(ring, file)))
+    Ok(Rc::new(FileDevice::new(ring, file)?))
 }
 
 /// Memory whose contents no device can compress.

@@ -1,5 +1,6 @@
 //! Who it is that keeps us out of a file or block device.
 
+use crate::ring;
 use crate::safety::{self, Hazard};
 use std::fmt;
 use std::fs;
@@ -58,12 +59,18 @@ pub(super) fn of_lock(path: &Path) -> Holder {
     }
 }
 
-/// Whether this process has descriptors of a file beside the one that asks.
+/// Whether this process uses a file through descriptors beside the one that asks.
 fn is_open_twice(path: &Path) -> bool {
     let Ok(wanted) = path.canonicalize() else { return false };
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let is_it = |to: std::path::PathBuf| to == wanted;
-    descriptors.filter(|it| fs::read_link(it.path()).is_ok_and(is_it)).count() > 1
+    let closing = ring::closing_descriptors();
+    let is_used = |it: &fs::DirEntry| {
+        let number = it.file_name().to_str().and_then(|name| name.parse().ok());
+        number.is_none_or(|number| !closing.contains(&number))
+    };
+    let open = descriptors.filter(|it| fs::read_link(it.path()).is_ok_and(is_it));
+    open.filter(is_used).count() > 1
 }
 
 /// Looks for what holds a block device.

@@ -4,7 +4,8 @@
 //! the ordinary way, on whichever thread may; 2. each request to the [`FileDevice`] becomes one
 //! operation of the ring, submitted as it is made, except where memory must be copied or the kernel
 //! moved only a part; 3. the last handle closes the file when its operations have been answered,
-//! and with it gives up the lock.
+//! and with it gives up the lock. A file that a process or another host serves has a ring and a
+//! thread of its own, which closes it, too.
 //!
 //! **Invariants**
 //! - FLUSH is fdatasync, FUA is RWF_DSYNC; neither is answered before the kernel has answered.
@@ -14,6 +15,7 @@
 //! **Not here**: deadlines (the caller's), refusals of devices that hold data ([`crate::safety`]).
 
 mod answers;
+mod file_system;
 mod holder;
 mod open;
 mod options;
@@ -32,8 +34,10 @@ use headpond_block::{
     BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome, Request,
     RequestKind, Submission,
 };
+use open::Opened;
 use std::cell::Cell;
 use std::future::Future;
+use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +58,7 @@ pub struct FileDevice {
 /// A file that is open and was looked at, on whichever thread: both may have taken long.
 pub struct OpenFile {
     name: DeviceName,
-    opened: open::Opened,
+    opened: Opened,
     geometry: Geometry,
     properties: FileProperties,
 }
@@ -65,7 +69,10 @@ impl OpenFile {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(options: &FileOptions) -> Result<Self, OpenError> {
-        let mut opened = open::open(options)?;
+        Self::of(options, open::open(options)?)
+    }
+
+    fn of(options: &FileOptions, mut opened: Opened) -> Result<Self, OpenError> {
         let (geometry, properties) = properties::examine(options, &mut opened)?;
         let name = DeviceName::new(options.path.display().to_string());
         Ok(Self { name, opened, geometry, properties })
@@ -97,14 +104,24 @@ impl FileDevice {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(ring: &Ring, options: &FileOptions) -> Result<Self, OpenError> {
-        Ok(Self::new(ring, OpenFile::open(options)?))
+        Self::new(ring, OpenFile::open(options)?)
     }
 
     /// A device on this thread's ring; nothing here waits for the file.
-    pub fn new(ring: &Ring, file: OpenFile) -> Self {
+    ///
+    /// # Errors
+    /// Where the file wants a ring of its own, and there is none to be had.
+    pub fn new(ring: &Ring, file: OpenFile) -> Result<Self, OpenError> {
         let OpenFile { name, opened, geometry, properties } = file;
-        let handle = ring.register(opened.file.into());
-        Self { name, geometry, properties, ring: ring.clone(), handle, bounced: Cell::new(0) }
+        let handle = match opened.is_served {
+            true => ring.register_separate(opened.file.into()).map_err(|error| {
+                let source = io::Error::other(format!("it has no ring of its own: {error}"));
+                OpenError::Open { path: name.to_string().into(), source }
+            })?,
+            false => ring.register(opened.file.into()),
+        };
+        let (ring, bounced) = (ring.clone(), Cell::new(0));
+        Ok(Self { name, geometry, properties, ring, handle, bounced })
     }
 
     pub fn properties(&self) -> &FileProperties {

@@ -2,6 +2,7 @@
 //!
 //! All of this waits for the kernel in the ordinary way: it happens at set-up.
 
+use super::file_system;
 use super::holder::{self, Holder};
 use super::options::{Access, Allocation, Caching, FileOptions, Ownership};
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -41,6 +42,8 @@ pub(super) struct Opened {
     pub file: File,
     pub is_block: bool,
     pub is_direct: bool,
+    /// Whether a process or another host serves the file.
+    pub is_served: bool,
 }
 
 /// Opens what the options say.
@@ -62,7 +65,8 @@ pub(super) fn open(options: &FileOptions) -> Result<Opened, OpenError> {
     if let (Some((size_bytes, allocation)), false) = (options.creation, is_block) {
         give_size(&file, path, size_bytes, allocation)?;
     }
-    Ok(Opened { file, is_block, is_direct })
+    let is_served = !is_block && file_system::is_served(&file);
+    Ok(Opened { file, is_block, is_direct, is_served })
 }
 
 fn open_descriptor(options: &FileOptions, is_block: bool) -> Result<(File, bool), OpenError> {

@@ -22,16 +22,27 @@ fn new_file(dir: &tempfile::TempDir) -> FileOptions {
     FileOptions::new(dir.path().join("device")).create(SIZE, Allocation::Sparse)
 }
 
-/// Runs a story with a device made in each kind of directory, direct and through the page cache.
+/// As if another host served the file.
+fn open_served(ring: &Ring, options: &FileOptions) -> FileDevice {
+    let opened = Opened { is_served: true, ..open::open(options).unwrap() };
+    FileDevice::new(ring, OpenFile::of(options, opened).unwrap()).unwrap()
+}
+
+/// Runs a story with a device made in each kind of directory, direct and through the page cache,
+/// on the thread's ring and on one of its own.
 fn with_devices<F: Future<Output = ()>>(
     test: &str,
     story: impl Fn(Rc<dyn BlockDevice>, Ring, Runtime) -> F,
 ) {
     for dir in dirs(test) {
-        for caching in [Caching::DirectWherePossible, Caching::Buffered] {
+        let cachings = [Caching::DirectWherePossible, Caching::Buffered];
+        for (caching, is_served) in cachings.into_iter().flat_map(|it| [(it, false), (it, true)]) {
             run(&RunConfig::default(), |ring, runtime| {
                 let options = new_file(&dir).caching(caching);
-                let device = FileDevice::open(&ring, &options).unwrap();
+                let device = match is_served {
+                    true => open_served(&ring, &options),
+                    false => FileDevice::open(&ring, &options).unwrap(),
+                };
                 story(Rc::new(device), ring, runtime)
             })
             .unwrap();
@@ -220,6 +231,27 @@ fn file_that_this_process_has_closed_is_held_by_nobody_who_could_be_named() {
         assert!(matches!(error, OpenError::InUse { holder: Holder::Unknown, .. }), "{error}");
         drop(under_way);
         open_soon(&ring, &options);
+    })
+    .unwrap();
+}
+
+#[test]
+fn file_with_a_ring_of_its_own_can_be_opened_again_when_it_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    run(&RunConfig::default(), |ring, _| async move {
+        let options = new_file(&dir);
+        for _ in 0..50 {
+            let device = open_served(&ring, &options);
+            let error = FileDevice::open(&ring, &options).err().unwrap();
+            assert!(matches!(error, OpenError::InUse { holder: Holder::Process { .. }, .. }));
+            drop(device);
+            // Its thread closes it, now or soon: until then it is held by what cannot be named.
+            match FileDevice::open(&ring, &options) {
+                Ok(_) | Err(OpenError::InUse { holder: Holder::Unknown, .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            drop(open_soon(&ring, &options));
+        }
     })
     .unwrap();
 }

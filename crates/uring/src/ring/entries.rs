@@ -37,7 +37,7 @@ impl Ring {
         let mut keep = Keep::new(handle, buffers);
         let target = handle.target();
         let entry = match keep.buffers.as_single() {
-            Some(single) => self.single(target, direction, offset, single),
+            Some(single) => self.single(handle, direction, offset, single),
             None => {
                 keep.vectors = vectors(&keep.buffers);
                 vectored(target, direction, offset, &keep.vectors)
@@ -49,13 +49,16 @@ impl Ring {
 
     fn single(
         &self,
-        target: types::Fd,
+        handle: &Handle,
         direction: Direction,
         offset: u64,
         buffer: &Buffer,
     ) -> squeue::Entry {
-        let (start, len) = (buffer.as_ptr(), buffer.len() as u32);
-        match (direction, self.core.arenas.index(buffer)) {
+        let (target, start, len) = (handle.target(), buffer.as_ptr(), buffer.len() as u32);
+        // Memory is registered with the thread's ring only.
+        let is_separate = handle.separate_ring().is_some();
+        let arena = if is_separate { None } else { self.core.arenas.index(buffer) };
+        match (direction, arena) {
             (Direction::Read, Some(arena)) => {
                 opcode::ReadFixed::new(target, start, len, arena).offset(offset).build()
             }

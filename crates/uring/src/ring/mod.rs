@@ -5,6 +5,9 @@
 //! are collected in `park` and wake their waiters; 4. with the last handle the ring cancels what is
 //! still in flight, waits for the kernel to let go of all memory, and closes.
 //!
+//! Files whose server may hang have rings and threads of their own ([`separate`]): their operations
+//! are noted here as all others, and answered through the [`Inbox`].
+//!
 //! **Invariants**
 //! - No reference into the ring or its tables is held while foreign code runs (wakers, drops).
 //! - Memory named in an operation outlives the kernel's use of it (see [`operations`]).
@@ -17,6 +20,7 @@ mod files;
 mod handle;
 mod operations;
 mod patience;
+mod separate;
 mod setup;
 mod unpark;
 
@@ -25,6 +29,7 @@ pub use setup::Level;
 pub(crate) use entries::{Direction, PART_COUNT_MAX, TRANSFER_BYTES_MAX};
 pub(crate) use handle::Handle;
 pub(crate) use operations::Answer;
+pub(crate) use separate::closing_descriptors;
 pub(crate) use unpark::Unparker;
 
 use crate::error::RingError;
@@ -34,6 +39,7 @@ use headpond_block::BufferPool;
 use io_uring::{IoUring, opcode, squeue, types};
 use operations::{Keep, Operations};
 use patience::Patience;
+use separate::Inbox;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -89,6 +95,8 @@ struct Core {
     arenas: Arenas,
     pool: BufferPool,
     unparker: Arc<Unparker>,
+    /// Answers of files that have rings of their own.
+    inbox: Arc<Inbox>,
     patience: Patience,
     /// Whether a read of the unparker's event is in flight.
     is_listening: Cell<bool>,
@@ -117,13 +125,15 @@ impl Ring {
         let (uring, level) = setup::build(config)?;
         let files = FileTable::register(&uring.submitter(), config.files);
         let arenas = Arenas::register(&uring.submitter(), pool);
+        let unparker = Arc::new(Unparker::new()?);
         let core = Core {
             uring: RefCell::new(uring),
             operations: Operations::with_capacity(config.entries as usize),
             files,
             arenas,
             pool: pool.clone(),
-            unparker: Arc::new(Unparker::new()?),
+            inbox: Inbox::new(&unparker),
+            unparker,
             patience: Patience::default(),
             is_listening: Cell::new(false),
             collected: RefCell::default(),
@@ -149,6 +159,14 @@ impl Ring {
 
     pub(crate) fn register(&self, fd: OwnedFd) -> Rc<Handle> {
         Handle::registered(fd, &self.core)
+    }
+
+    /// A file whose server may hang: its operations go to a ring of its own.
+    ///
+    /// # Errors
+    /// Where there is no thread or no ring for it.
+    pub(crate) fn register_separate(&self, fd: OwnedFd) -> Result<Rc<Handle>, RingError> {
+        Handle::separate(fd, &self.core)
     }
 
     /// A message has come in; `was_cut_short` finds out whether its sender, which has the same
@@ -187,15 +205,36 @@ impl Ring {
     /// All memory that `entry` points to is owned by `keep`, at addresses that do not change when
     /// `keep` moves.
     unsafe fn start(&self, entry: squeue::Entry, keep: Keep) -> Completion {
+        let core = &self.core;
+        if keep.handle.separate_ring().is_some() {
+            // SAFETY: passed on to the caller.
+            return unsafe { self.start_separate(entry, keep) };
+        }
         let flags = keep.handle.flags();
-        let key = self.core.operations.insert(keep);
+        let key = core.operations.insert(keep);
         let entry = entry.flags(flags).user_data(key as u64);
         // SAFETY: the keep lives in the operations until the kernel has answered.
-        if let Err(error) = unsafe { self.core.push(&entry) } {
+        if let Err(error) = unsafe { core.push(&entry) } {
             let result = -error.raw_os_error().unwrap_or(libc::EIO);
-            self.core.operations.complete(key, Answer { result, flags: 0 });
+            core.operations.complete(key, Answer { result, flags: 0 });
         }
-        Completion { core: Rc::clone(&self.core), key: Some(key) }
+        Completion { core: Rc::clone(core), key: Some(key) }
+    }
+
+    /// Hands an operation to the ring of its file.
+    ///
+    /// # Safety
+    /// As [`Self::start`].
+    #[cold]
+    unsafe fn start_separate(&self, entry: squeue::Entry, keep: Keep) -> Completion {
+        let core = &self.core;
+        core.count(|counters| counters.operations += 1);
+        let handle = Rc::clone(&keep.handle);
+        let key = core.operations.insert(keep);
+        let ring = handle.separate_ring().expect("a file with a ring of its own");
+        // SAFETY: the keep lives in the operations until the answer has come to the inbox.
+        unsafe { ring.submit(entry.user_data(key as u64)) };
+        Completion { core: Rc::clone(core), key: Some(key) }
     }
 }
 
@@ -274,11 +313,22 @@ impl Core {
             collected.extend(uring.completion().map(answer));
         }
         self.answers.set(self.answers.get() + collected.len() as u64);
+        let mut was_unparked = false;
         for (user_data, answer) in collected.drain(..) {
             match user_data {
-                UNPARK => self.is_listening.set(false),
+                UNPARK => {
+                    self.is_listening.set(false);
+                    was_unparked = true;
+                }
                 CANCEL => {}
                 key => self.operations.complete(key as usize, answer),
+            }
+        }
+        // Who leaves answers unparks afterwards.
+        if was_unparked {
+            self.inbox.take_into(&mut collected);
+            for (key, answer) in collected.drain(..) {
+                self.operations.complete(key as usize, answer);
             }
         }
         *self.collected.borrow_mut() = collected;
@@ -302,29 +352,49 @@ impl Core {
     /// leaked.
     fn close(&self) {
         let deadline = Instant::now() + CLOSE_PATIENCE;
-        let mut open = self.open();
-        for user_data in &open {
-            let entry = opcode::AsyncCancel::new(*user_data).build().user_data(CANCEL);
-            // SAFETY: a cancellation points to no memory.
-            let _ = unsafe { self.push(&entry) };
-        }
-        while !open.is_empty() {
-            let patience = deadline.saturating_duration_since(Instant::now());
-            if patience.is_zero() || self.enter_and_wait(Some(patience)).is_err() {
-                self.operations.leak();
-                // The event's memory as well.
-                std::mem::forget(Arc::clone(&self.unparker));
-                return;
+        for key in self.operations.in_flight() {
+            match self.operations.handle(key).separate_ring() {
+                Some(ring) => ring.cancel(key as u64),
+                None => self.cancel(key as u64),
             }
-            self.collect();
-            open = self.open();
+        }
+        // Other threads may have answers to give until the last one is there.
+        let is_answered = self.wait_until(deadline, || {
+            self.operations.in_flight().is_empty() || {
+                self.listen();
+                false
+            }
+        });
+        self.cancel(UNPARK);
+        if !self.wait_until(deadline, || !self.is_listening.get()) {
+            // The event's memory as well.
+            std::mem::forget(Arc::clone(&self.unparker));
+        }
+        if !is_answered {
+            self.operations.leak();
         }
     }
 
-    /// User data of all that the kernel has not answered.
-    fn open(&self) -> Vec<u64> {
-        let operations = self.operations.in_flight().into_iter().map(|key| key as u64);
-        operations.chain(self.is_listening.get().then_some(UNPARK)).collect()
+    fn cancel(&self, user_data: u64) {
+        let entry = opcode::AsyncCancel::new(user_data).build().user_data(CANCEL);
+        // SAFETY: a cancellation points to no memory.
+        let _ = unsafe { self.push(&entry) };
+    }
+
+    /// Collects answers until it is so; false where it is not by the deadline.
+    fn wait_until(&self, deadline: Instant, is_so: impl Fn() -> bool) -> bool {
+        while !is_so() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let patience = if self.is_listening.get() { left } else { left.min(DEAF_PATIENCE) };
+            if self.enter_and_wait(Some(patience)).is_err() {
+                return false;
+            }
+            self.collect();
+            if left.is_zero() {
+                return is_so();
+            }
+        }
+        true
     }
 
     fn count(&self, change: impl FnOnce(&mut RingCounters)) {

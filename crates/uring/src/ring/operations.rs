@@ -13,6 +13,7 @@ use super::handle::Handle;
 use headpond_block::Buffers;
 use slab::Slab;
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::Waker;
@@ -150,9 +151,17 @@ impl Operations {
         slots.iter().filter(is_open).map(|(key, _)| key).collect()
     }
 
+    /// The handle of an operation.
+    pub fn handle(&self, key: usize) -> Rc<Handle> {
+        Rc::clone(&self.slots.borrow()[key].keep.handle)
+    }
+
     /// Gives up the memory of operations that the kernel never answered: it may still write there.
     pub fn leak(&self) {
-        std::mem::forget(self.slots.take());
+        let slots = ManuallyDrop::new(self.slots.take());
+        // SAFETY: handles of operations that are leaked are dropped never, and used by nobody: the
+        // ring is closed.
+        slots.iter().for_each(|(_, operation)| unsafe { operation.keep.handle.leave_behind() });
     }
 }
 

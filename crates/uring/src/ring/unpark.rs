@@ -3,7 +3,7 @@
 use io_uring::{opcode, squeue, types};
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// An event that the ring reads; a write to it completes the read.
 pub(crate) struct Unparker {
@@ -15,6 +15,12 @@ pub(crate) struct Unparker {
 // SAFETY: the count is written by the kernel only and read by nobody; the descriptor may be used
 // from any thread.
 unsafe impl Sync for Unparker {}
+
+impl AsFd for Unparker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
 
 impl Unparker {
     pub fn new() -> io::Result<Self> {
