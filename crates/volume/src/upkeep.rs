@@ -3,6 +3,9 @@
 //! a role without a member is given to a spare, parity that was never computed is, a scrub that was
 //! asked for goes on. What a stop or a pause interrupts goes on later where it was.
 //!
+//! A member that is found hung is taken out of use here where no request waits for it: its peers
+//! answer what is read.
+//!
 //! It leaves room: while clients ask something of the array it goes as fast as they do not feel
 //! much of it, between the floor and the ceiling of its pace, and otherwise at the ceiling.
 
@@ -243,6 +246,7 @@ impl Shared {
     async fn go_on(&self) {
         while !self.is_stopping.get() {
             let wake = self.wake.wait();
+            self.array.evict_hung().await;
             match self.next().await {
                 Some(work) => self.carry_out(work).await,
                 None => wake.await,

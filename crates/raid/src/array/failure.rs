@@ -149,6 +149,16 @@ impl Array {
         }
     }
 
+    /// Takes members out of use that are hung, or were late too often, where their group can lose
+    /// them. Requests do that for the member that they wait for; where all of them are reads, which
+    /// the peers answer, none waits for it.
+    pub async fn evict_hung(&self) {
+        for array in [Some(self), self.former()].into_iter().flatten() {
+            array.evict_condemned();
+            array.settle().await;
+        }
+    }
+
     /// Waits until the survivors durably know every failure. Returns at once where there is none.
     pub(super) async fn settle(&self) {
         if headpond_block::defect!(EvictSilently) {
@@ -206,10 +216,12 @@ impl Array {
         self.check_intact()
     }
 
-    /// Has `tell` called whenever something changes that the members record: a failure, above all.
+    /// Has `tell` called whenever something changes that the members record, a failure above all,
+    /// and when a member is found hung: [`Array::evict_hung`] is due then.
     pub fn watch(&self, tell: Box<dyn Fn()>) {
         let tell: Rc<dyn Fn()> = tell.into();
         for array in [Some(self), self.former()].into_iter().flatten() {
+            array.watch.when_hung(Rc::clone(&tell));
             let tell = Rc::clone(&tell);
             array.recorder.watcher.replace(Some(Box::new(move || tell())));
         }

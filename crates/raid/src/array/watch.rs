@@ -36,6 +36,7 @@ struct Shared {
     entries: RefCell<Vec<Entry>>,
     free: RefCell<Vec<usize>>,
     is_looking: Cell<bool>,
+    on_hung: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 /// One operation under way.
@@ -87,6 +88,7 @@ impl Watch {
             entries: RefCell::default(),
             free: RefCell::default(),
             is_looking: Cell::new(false),
+            on_hung: RefCell::default(),
         };
         Watch { shared: Rc::new(shared), alive: Rc::new(()) }
     }
@@ -112,6 +114,11 @@ impl Watch {
         let of_it = |entry: &&Entry| entry.health.as_ref().is_some_and(|it| Rc::ptr_eq(it, health));
         let oldest = entries.iter().filter(of_it).map(|entry| now - entry.since).max();
         patience.tick() * u32::try_from(oldest.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    /// Has `tell` called whenever a device is found hung, or late too often.
+    pub(super) fn when_hung(&self, tell: Rc<dyn Fn()>) {
+        self.shared.on_hung.replace(Some(tell));
     }
 
     /// Enters an operation that a device has not answered at once.
@@ -215,18 +222,22 @@ impl Shared {
         let late = usual.lateness(longest);
         let deadline = patience.deadline_ticks();
         let at = self.runtime.now();
-        let mut goes_on = false;
+        let (mut goes_on, mut is_any_hung) = (false, false);
         let mut wakers = Vec::new();
         for entry in self.entries.borrow_mut().iter_mut() {
             let Some(health) = entry.health.clone() else { continue };
             let slow = usual.patience(health.motion(), longest);
+            let was_condemned = health.is_condemned();
             entry.age(&health, now, &Limits { slow, late, deadline, at, patience });
+            is_any_hung |= !was_condemned && health.is_condemned();
             if entry.is_slow || entry.is_expired || health.is_condemned() {
                 wakers.extend(entry.waker.clone());
             }
             goes_on |= !entry.is_expired;
         }
         wakers.into_iter().for_each(Waker::wake);
+        let tell = self.on_hung.borrow().clone();
+        tell.filter(|_| is_any_hung).inspect(|tell| tell());
         goes_on
     }
 }

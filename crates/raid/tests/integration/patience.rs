@@ -165,6 +165,30 @@ fn a_member_that_does_not_write_is_evicted_before_the_write_is_acknowledged() {
 }
 
 #[test]
+fn a_member_that_only_hangs_reads_is_told_at_its_deadline_and_can_be_evicted_then() {
+    for (level, count) in KINDS {
+        run(9, |runtime| async move {
+            let setup = Setup::new(level, count, runtime).await;
+            let bytes = setup.fill(9).await;
+            let told = Rc::new(std::cell::Cell::new(0));
+            let tell = Rc::clone(&told);
+            setup.array.watch(Box::new(move || tell.set(tell.get() + 1)));
+            let hung = setup.role(0, Strip::Data(0));
+            setup.hang(hung, RequestKind::Read);
+            setup.read_within(3, 0, bytes.len()).await.expect("answered by the peers");
+            setup.array.evict_hung().await;
+            assert_eq!((told.get(), setup.array.state()), (0, ArrayState::Healthy), "{level}");
+            setup.runtime.sleep(Duration::from_secs(30)).await;
+            assert_eq!(told.get(), 1, "{level}: once, though many reads hang");
+            setup.array.evict_hung().await;
+            assert_eq!(setup.state_of(hung), RoleState::Failed);
+            assert_eq!(setup.array.status().counts.evictions, 1);
+            assert!(read(&setup.array, 0, bytes.len()).await.unwrap() == bytes);
+        });
+    }
+}
+
+#[test]
 fn a_member_that_does_not_flush_is_evicted() {
     run(4, |runtime| async move {
         let setup = Setup::new(Level::Raid6, 5, runtime).await;

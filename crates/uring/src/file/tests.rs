@@ -243,7 +243,7 @@ fn file_with_a_ring_of_its_own_can_be_opened_again_when_it_is_left() {
         for _ in 0..50 {
             let device = open_served(&ring, &options);
             let error = FileDevice::open(&ring, &options).err().unwrap();
-            assert!(matches!(error, OpenError::InUse { holder: Holder::Process { .. }, .. }));
+            assert!(matches!(error, OpenError::InUse { .. }), "{error}");
             drop(device);
             // Its thread closes it, now or soon: until then it is held by what cannot be named.
             match FileDevice::open(&ring, &options) {

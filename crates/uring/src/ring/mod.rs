@@ -116,6 +116,10 @@ const DEAF_PATIENCE: Duration = Duration::from_millis(1);
 /// How long a ring that closes waits for the kernel before it gives memory up for lost.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// After this time operations are cancelled again: one that a worker of the kernel was just taking
+/// up is not cancelled for good.
+const CANCEL_PATIENCE: Duration = Duration::from_millis(250);
+
 impl Ring {
     /// Sets up a ring for this thread, and registers the memory of `pool` with it.
     ///
@@ -352,26 +356,30 @@ impl Core {
     /// leaked.
     fn close(&self) {
         let deadline = Instant::now() + CLOSE_PATIENCE;
-        for key in self.operations.in_flight() {
-            match self.operations.handle(key).separate_ring() {
-                Some(ring) => ring.cancel(key as u64),
-                None => self.cancel(key as u64),
-            }
-        }
-        // Other threads may have answers to give until the last one is there.
-        let is_answered = self.wait_until(deadline, || {
-            self.operations.in_flight().is_empty() || {
+        while !self.operations.in_flight().is_empty() && Instant::now() < deadline {
+            self.cancel_operations();
+            self.wait_until(deadline.min(Instant::now() + CANCEL_PATIENCE), || {
+                // Other threads may have answers to give until the last one is there.
                 self.listen();
-                false
-            }
-        });
+                self.operations.in_flight().is_empty()
+            });
+        }
         self.cancel(UNPARK);
         if !self.wait_until(deadline, || !self.is_listening.get()) {
             // The event's memory as well.
             std::mem::forget(Arc::clone(&self.unparker));
         }
-        if !is_answered {
+        if !self.operations.in_flight().is_empty() {
             self.operations.leak();
+        }
+    }
+
+    fn cancel_operations(&self) {
+        for key in self.operations.in_flight() {
+            match self.operations.handle(key).separate_ring() {
+                Some(ring) => ring.cancel(key as u64),
+                None => self.cancel(key as u64),
+            }
         }
     }
 

@@ -330,3 +330,25 @@ fn a_read_past_its_deadline_leaves_its_buffer_alone_until_the_device_answers() {
     let hung = late_read(Fault::Hang);
     assert!(hung == (vec![0xa5; 4096], vec![0xa5; 4096]), "no answer, no change");
 }
+
+/// Where nothing is written, no request waits for the member: its peers answer.
+#[test]
+fn a_member_that_hangs_is_evicted_by_its_deadline_though_all_requests_are_reads() {
+    let main = async |runtime: Runtime, _| {
+        let mut disks = ram_disks();
+        let control = FaultControl::default();
+        disks[2] = Rc::new(FaultDevice::new(disks[2].clone(), control.clone(), runtime.clone()));
+        let volume = new_volume(&runtime, Mode::PassThrough, 1, &disks).await;
+        volume.set(&["member-deadline-ms=5000".parse().unwrap()]).unwrap();
+        control.add(FaultRule::on(RequestKind::Read, Fault::Hang));
+        let whole = Buffer::zeroed(4 << 20);
+        (&*volume as &dyn BlockDevice).read(0, &whole).await.expect("by the peers");
+        assert!(control.struck() > 0);
+        let state = || volume.status().array.state;
+        assert_eq!(state(), headpond_raid::ArrayState::Healthy, "it may only be busy");
+        runtime.sleep(Duration::from_secs(10)).await;
+        assert_eq!(state(), headpond_raid::ArrayState::Degraded);
+        volume.stop().await.expect("stops");
+    };
+    run(7, main).expect("no deadlock");
+}
