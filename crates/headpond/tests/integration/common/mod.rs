@@ -154,6 +154,18 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
+    /// The exit code, where it ends by itself within that time.
+    pub fn ended_within(&mut self, patience: Duration) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            match self.child.try_wait().unwrap() {
+                Some(ended) => return Some(ended.code().unwrap_or(-1)),
+                None if begun.elapsed() > patience => return None,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
     /// Waits for its own end; the exit code.
     pub fn wait(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)

@@ -1,0 +1,179 @@
+//! Members that are files on FUSE, one of whose servers is stopped: what FUSE does then stops
+//! nothing but that member.
+
+use crate::common::User;
+use headpond_testkit::{skip, tool};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+const DEADLINE_MS: u64 = 2000;
+/// Ten times what it should take.
+const PATIENCE: Duration = Duration::from_millis(10 * DEADLINE_MS);
+
+struct Tools {
+    nbdfuse: PathBuf,
+    nbdkit: PathBuf,
+    fio: PathBuf,
+}
+
+impl Tools {
+    /// # Errors
+    /// What is lacking.
+    fn find() -> Result<Self, String> {
+        let find = |name: &str| tool(name).ok_or(format!("{name} is not installed"));
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .map_err(|error| format!("/dev/fuse: {error}"))?;
+        find("fusermount3").or_else(|_| find("umount"))?;
+        Ok(Self { nbdfuse: find("nbdfuse")?, nbdkit: find("nbdkit")?, fio: find("fio")? })
+    }
+}
+
+/// A process that ends with this.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A file that a process serves.
+struct Mounted {
+    path: PathBuf,
+    server: Running,
+}
+
+impl Mounted {
+    fn new(tools: &Tools, user: &User, name: &str) -> Self {
+        let store = user.file(&format!("{name}.store"), 64 * MIB);
+        let path = PathBuf::from(user.file(&format!("{name}.img"), 0));
+        let mut command = Command::new(&tools.nbdfuse);
+        command.arg(&path).arg("--command").arg(&tools.nbdkit).args(["-s", "file", &store]);
+        let server = Running(command.stdin(Stdio::null()).spawn().unwrap());
+        let mounted = Self { path, server };
+        let begun = Instant::now();
+        while !mounted.path.metadata().is_ok_and(|it| it.len() == 64 * MIB) {
+            assert!(begun.elapsed() < PATIENCE, "{} is not mounted", mounted.path.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        mounted
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn hang(&self) -> Hung<'_> {
+        self.server.signal(Signal::STOP);
+        Hung(&self.server)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = match tool("fusermount3") {
+            Some(program) => Command::new(program).args(["-u", "-z"]).arg(&self.path).status(),
+            None => Command::new("umount").arg("-l").arg(&self.path).status(),
+        };
+        if !unmounted.is_ok_and(|ended| ended.success()) {
+            eprintln!("{} stays mounted", self.path.display());
+        }
+    }
+}
+
+/// A server that does not answer; it goes on with this, before anything waits for it.
+struct Hung<'a>(&'a Running);
+
+impl Drop for Hung<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
+    }
+}
+
+fn status(user: &User) -> Value {
+    let begun = Instant::now();
+    let told = user.run(&["status", "v", "--json"]);
+    assert!(begun.elapsed() < PATIENCE, "status after {:?}: {}", begun.elapsed(), told.err);
+    serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {}", told.err))
+}
+
+/// A client with many requests in flight, until it has been busy for that long.
+fn client(fio: &Path, user: &User, rw: &str, seconds: u32) -> Running {
+    let mut command = Command::new(fio);
+    command
+        .args(["--name=busy", "--ioengine=nbd", "--bs=4k", "--size=96M", "--time_based"])
+        .arg(format!("--uri={}", user.uri("v")))
+        .args([format!("--rw={rw}"), format!("--runtime={seconds}")])
+        .args(["--iodepth=256", "--rwmixread=90"])
+        .arg(format!("--output={}", user.path("fio.log").display()));
+    Running(command.stdin(Stdio::null()).current_dir(user.path("")).spawn().unwrap())
+}
+
+/// Requests in flight, a server hangs, and everything but its member goes on, up to a stop.
+fn story(tools: &Tools, rw: &str) {
+    let user = User::new();
+    let members: Vec<_> =
+        (0..4).map(|index| Mounted::new(tools, &user, &index.to_string())).collect();
+    let mut args: Vec<String> = ["create", "v", "--raid", "6", "--zeroed"].map(Into::into).into();
+    args.extend(members.iter().map(Mounted::name));
+    args.extend(["--set".into(), format!("member-deadline-ms={DEADLINE_MS}")]);
+    user.ok(&args);
+    let mut daemon = user.serve("v");
+    let mut busy = client(&tools.fio, &user, rw, 6);
+    let begun = Instant::now();
+    while status(&user)["clients"].as_array().is_none_or(Vec::is_empty) {
+        assert!(begun.elapsed() < PATIENCE, "no client: {}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let hung = members[1].hang();
+    let begun = Instant::now();
+    while status(&user)["array"]["members"][1]["state"] != "failed" {
+        assert!(begun.elapsed() < PATIENCE, "it is in use: {}", status(&user)["array"]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ended = busy.0.wait().unwrap();
+    let said = std::fs::read_to_string(user.path("fio.log")).unwrap_or_default();
+    assert!(ended.success() && !said.contains("error"), "{said}");
+    assert_eq!(status(&user)["array"]["state"], "degraded");
+    user.ok(&["stop", "v"]);
+    let ended = daemon.ended_within(3 * PATIENCE);
+    assert_eq!(ended, Some(0), "{}", daemon.log());
+    drop(hung);
+}
+
+#[test]
+fn a_member_whose_server_hangs_is_evicted_while_reads_and_status_go_on_and_a_stop_ends() {
+    match Tools::find() {
+        Ok(tools) => story(&tools, "randread"),
+        Err(lacking) => skip!(
+            "a_member_whose_server_hangs_is_evicted_while_reads_and_status_go_on_and_a_stop_ends",
+            "{lacking}"
+        ),
+    }
+}
+
+#[test]
+fn a_member_whose_server_hangs_is_evicted_while_writes_go_on_and_a_stop_ends() {
+    match Tools::find() {
+        Ok(tools) => story(&tools, "randrw"),
+        Err(lacking) => skip!(
+            "a_member_whose_server_hangs_is_evicted_while_writes_go_on_and_a_stop_ends",
+            "{lacking}"
+        ),
+    }
+}
