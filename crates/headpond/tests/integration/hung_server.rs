@@ -42,6 +42,20 @@ impl Running {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
+
+    /// Its exit code and output, which must not take longer than anything here should.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let begun = Instant::now();
+        let ended = loop {
+            assert!(begun.elapsed() < PATIENCE, "it hangs: {:?}", self.0);
+            match self.0.try_wait().unwrap() {
+                Some(ended) => break ended,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        let out = self.0.stdout.take().map(|out| std::io::read_to_string(out).unwrap());
+        (ended.code(), out.unwrap_or_default())
+    }
 }
 
 impl Drop for Running {
@@ -105,10 +119,8 @@ impl Drop for Hung<'_> {
 }
 
 fn status(user: &User) -> Value {
-    let begun = Instant::now();
-    let told = user.run(&["status", "v", "--json"]);
-    assert!(begun.elapsed() < PATIENCE, "status after {:?}: {}", begun.elapsed(), told.err);
-    serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {}", told.err))
+    let (_, told) = Running(user.start(&["status", "v", "--json"])).ended();
+    serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"))
 }
 
 /// A client with many requests in flight, until it has been busy for that long.
@@ -133,7 +145,7 @@ fn story(tools: &Tools, rw: &str) {
     args.extend(["--set".into(), format!("member-deadline-ms={DEADLINE_MS}")]);
     user.ok(&args);
     let mut daemon = user.serve("v");
-    let mut busy = client(&tools.fio, &user, rw, 6);
+    let busy = client(&tools.fio, &user, rw, 6);
     let begun = Instant::now();
     while status(&user)["clients"].as_array().is_none_or(Vec::is_empty) {
         assert!(begun.elapsed() < PATIENCE, "no client: {}", daemon.log());
@@ -146,11 +158,12 @@ fn story(tools: &Tools, rw: &str) {
         assert!(begun.elapsed() < PATIENCE, "it is in use: {}", status(&user)["array"]);
         std::thread::sleep(Duration::from_millis(50));
     }
-    let ended = busy.0.wait().unwrap();
+    let (ended, _) = busy.ended();
     let said = std::fs::read_to_string(user.path("fio.log")).unwrap_or_default();
-    assert!(ended.success() && !said.contains("error"), "{said}");
+    assert!(ended == Some(0) && !said.contains("error"), "{said}");
     assert_eq!(status(&user)["array"]["state"], "degraded");
-    user.ok(&["stop", "v"]);
+    let (stopped, said) = Running(user.start(&["stop", "v"])).ended();
+    assert_eq!(stopped, Some(0), "{said}");
     let ended = daemon.ended_within(3 * PATIENCE);
     assert_eq!(ended, Some(0), "{}", daemon.log());
     drop(hung);
