@@ -8,7 +8,8 @@
 //! - Memory that the kernel reads or writes is owned by the operation until the kernel has
 //!   answered, whoever stopped waiting meanwhile.
 //! - FLUSH is fdatasync and FUA is RWF_DSYNC: an acknowledgement means what the kernel means by it.
-//! - Everything of a ring stays on the ring's thread.
+//! - Everything of a ring stays on the ring's thread. Files whose server may hang (FUSE, NFS) have
+//!   rings and threads of their own, which are handed entries and give answers.
 //!
 //! **Not here**: drive models and virtual time (`headpond-sim`), protocols, any policy.
 
