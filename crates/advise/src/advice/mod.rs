@@ -12,6 +12,7 @@
 
 mod course;
 mod decision;
+mod longer;
 mod reasons;
 mod shadow;
 #[cfg(test)]
@@ -112,7 +113,12 @@ pub struct Evidence {
     /// In each of the last ones, measured.
     pub requests: usize,
     pub of_requests: u64,
+    /// What is advised was replayed for longer than what it is compared with.
+    pub looks_longer: bool,
 }
+
+const NOT_LONGER: &str = "what is advised was not replayed for longer than the search took: what \
+                          shows only later is not seen (a larger --effort looks)";
 
 impl Advice {
     /// Draws advice from a signature and a sample of the same trace.
@@ -158,8 +164,18 @@ impl Advice {
             Effort::Quick => Vec::new(),
             _ => turning::points(signature, situation, &found, &quest, &mut judge)?,
         };
-        let evidence = Evidence { replays: found.trials, requests: run.requests(), of_requests };
+        let looks_longer = situation.effort != Effort::Quick && found.chosen.candidate.has_cache();
+        let against = match looks_longer {
+            true => longer::look(&found.chosen, run.requests(), &mut judge)?,
+            false => Vec::new(),
+        };
+        let replays = found.trials + usize::from(looks_longer);
+        let evidence = Evidence { replays, requests: run.requests(), of_requests, looks_longer };
         let mut advice = Self::compose(signature, situation, &found, turning, evidence);
+        advice.warnings.extend(against);
+        if advice.cache && !looks_longer {
+            advice.warnings.push(NOT_LONGER.to_owned());
+        }
         advice.decisions.extend(decision::of_standing(&advice));
         advice.assumptions.extend(remarks);
         Ok(advice)
@@ -231,7 +247,7 @@ impl Advice {
             turning: Vec::new(),
             warnings: Vec::new(),
             assumptions: reasons::assumptions(situation),
-            evidence: Evidence { replays: 0, requests: 0, of_requests },
+            evidence: Evidence { replays: 0, requests: 0, of_requests, looks_longer: false },
         }
     }
 

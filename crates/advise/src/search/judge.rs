@@ -24,6 +24,8 @@ pub enum Twist {
     Depth(u32),
     /// So much of the requests reads.
     ReadShare(f64),
+    /// As many rounds as a cache that cleans nothing takes to be full.
+    Longer,
 }
 
 /// Why nobody can say.

@@ -62,8 +62,9 @@ impl Replays<'_> {
     fn likeness(&self, question: &Question) -> Likeness {
         let Question { requests, twist, candidate } = question;
         let cache = candidate.applied(self.stack, 0).cache;
-        let warm_up = match cache.map(|cache| (cache.settings.mode, cache.settings.cleaning.policy))
-        {
+        let cleaning = cache.map(|cache| (cache.settings.mode, cache.settings.cleaning.policy));
+        let warm_up = match cleaning {
+            _ if *twist == Twist::Longer => WarmUp::Filling,
             Some((mode, CleaningPolicy::Nop | CleaningPolicy::Alru)) if mode.makes_dirt() => {
                 WarmUp::Filling
             }

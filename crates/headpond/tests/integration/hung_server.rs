@@ -1,7 +1,7 @@
 //! Members that are files on FUSE, one of whose servers is stopped: what FUSE does then stops
 //! nothing but that member.
 
-use crate::common::User;
+use crate::common::{User, answer_to};
 use headpond_testkit::{skip, tool};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -186,6 +186,50 @@ fn a_member_whose_server_hangs_is_evicted_while_writes_go_on_and_a_stop_ends() {
         Ok(tools) => story(&tools, "randrw"),
         Err(lacking) => skip!(
             "a_member_whose_server_hangs_is_evicted_while_writes_go_on_and_a_stop_ends",
+            "{lacking}"
+        ),
+    }
+}
+
+/// Somebody adds a spare whose server hangs: what looks at it waits, and nothing else.
+fn beside(tools: &Tools) {
+    let user = User::new();
+    let spare = Mounted::new(tools, &user, "spare");
+    let members = ["0.img", "1.img"].map(|name| user.file(name, 64 * MIB));
+    user.ok(&["create", "v", "--raid", "1", "--zeroed", &members[0], &members[1]]);
+    let daemon = user.serve("v");
+    let hung = spare.hang();
+    // Past the command line, which looks at the device before it asks.
+    let body = serde_json::json!({ "device": spare.name() }).to_string();
+    let head = "POST /v1/array/add-spare HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+                content-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    let socket = user.path("v.control");
+    let asked = std::thread::spawn(move || answer_to(&socket, &request));
+    let begun = Instant::now();
+    while status(&user)["commands"] != serde_json::json!(["array"]) {
+        assert!(begun.elapsed() < PATIENCE, "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (ended, _) = client(&tools.fio, &user, "randrw", 1).ended();
+    assert_eq!(ended, Some(0), "clients do not wait");
+    // Nor do commands.
+    user.ok(&["set", "v", "merge-wait-us=0"]);
+    assert!(!asked.is_finished());
+    drop(hung);
+    let answer = asked.join().unwrap();
+    // It says so once it has been looked at.
+    assert!(answer.contains("has logical blocks of 4096 bytes"), "{answer}");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_command_that_waits_for_a_device_holds_up_neither_clients_nor_other_commands() {
+    match Tools::find() {
+        Ok(tools) => beside(&tools),
+        Err(lacking) => skip!(
+            "a_command_that_waits_for_a_device_holds_up_neither_clients_nor_other_commands",
             "{lacking}"
         ),
     }

@@ -1,6 +1,6 @@
 //! How a daemon ends: by command, by signal, and with what cannot be saved.
 
-use crate::common::{Daemon, User, client};
+use crate::common::{Daemon, User, answer_to, client};
 use headpond_testkit::skip;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -121,16 +121,6 @@ fn a_stop_beside_a_flush_is_refused_or_waits_or_cuts_it_off_and_a_signal_does_th
     assert_eq!(user.json(&["status", "v", "--json"])["cache"]["dirty_bytes"], 0);
 }
 
-/// What the control socket answers to these bytes.
-fn answer_to(user: &User, request: &str) -> String {
-    let mut stream = UnixStream::connect(user.path("v.control")).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 #[test]
 fn whatever_is_wrong_with_a_request_its_answer_has_one_shape() {
     let user = User::new();
@@ -151,7 +141,7 @@ fn whatever_is_wrong_with_a_request_its_answer_has_one_shape() {
         (head("POST /v1/array/re-add", &json(23)) + r#"{"device":"/not/there"}"#, "500"),
     ] {
         let shown = request[..request.len().min(80)].to_owned();
-        let answer = answer_to(&user, &request);
+        let answer = answer_to(&user.path("v.control"), &request);
         let (head, body) =
             answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{shown}: {answer}"));
         assert!(head.contains(status), "{shown}: {answer}");

@@ -201,7 +201,10 @@ fn an_array_grows_behind_a_cache_that_keeps_what_is_dirty_and_has_the_new_room_a
         assert!(volume.status().array.growth.is_some());
         client.run(&WORKLOAD, 8).await.unwrap();
         client.check_all().await.unwrap();
+        // Before it has grown.
+        let hurry = volume.hurry();
         volume.clean_all().await.expect("cleaned");
+        drop(hurry);
         client.run(&WORKLOAD, 9).await.unwrap();
         volume.stop().await.expect("stops");
         let volume = bench.open(&volume.description(), 4).await;

@@ -2,6 +2,8 @@
 
 pub mod machine;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -185,6 +187,16 @@ impl Ended {
         let code = output.status.code().unwrap_or(-1);
         Self { code, out: text(&output.stdout), err: text(&output.stderr) }
     }
+}
+
+/// What a control socket answers to these bytes, before it closes the connection.
+pub fn answer_to(socket: &Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// Runs a client program that is known to be there, and expects success.
