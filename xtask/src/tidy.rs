@@ -17,6 +17,7 @@ mod leftovers;
 mod licences;
 mod size;
 mod source;
+mod unsafe_code;
 
 use std::fmt;
 use std::path::Path;
@@ -72,6 +73,7 @@ fn tree_offences(workspace: &Path, sources: &[SourceFile]) -> Result<Vec<Offence
     }
     offences.extend(calls::check(sources));
     offences.extend(data_thread::check(sources));
+    offences.extend(unsafe_code::check(sources));
     offences.extend(leftovers::check_machine_paths(workspace)?);
     offences.extend(decisions::check(&workspace.join("docs/decisions"))?);
     Ok(offences)

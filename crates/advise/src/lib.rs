@@ -12,6 +12,8 @@
 //! **Not here**: trace formats (`headpond-trace`); the machines that are replayed on
 //! (`headpond-whatif`); applying advice (the volume does).
 
+#![forbid(unsafe_code)]
+
 pub mod advice;
 pub mod emit;
 pub mod live;

@@ -15,6 +15,8 @@
 //!
 //! **Not here**: models and machines (`headpond-sim`, `headpond-whatif`), serving.
 
+#![forbid(unsafe_code)]
+
 mod answer;
 pub mod builtin;
 mod compare;

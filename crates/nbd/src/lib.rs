@@ -10,6 +10,8 @@
 //!
 //! **Source**: `doc/proto.md` of the NBD project.
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod codec;
 mod device_error;

@@ -10,6 +10,8 @@
 //!
 //! **Not here**: what is said (each crate says it of its own results); JSON.
 
+#![forbid(unsafe_code)]
+
 mod axis;
 mod bars;
 mod comparison;

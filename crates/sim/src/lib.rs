@@ -22,6 +22,8 @@
 //!
 //! **Not here**: judging what a run did (`headpond-witness`), real I/O (`headpond-uring`).
 
+#![forbid(unsafe_code)]
+
 pub mod catalogue;
 mod command;
 pub mod controller;

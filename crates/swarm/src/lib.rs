@@ -15,6 +15,8 @@
 //!
 //! **Not here**: the oracle (`headpond-witness`), the disks (`headpond-sim`).
 
+#![forbid(unsafe_code)]
+
 mod aim;
 mod cache_ills;
 mod case;

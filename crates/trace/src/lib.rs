@@ -12,6 +12,8 @@
 //!
 //! **Not here**: what a workload means (`advise`).
 
+#![forbid(unsafe_code)]
+
 mod arrivals;
 mod blkparse;
 mod blktrace;

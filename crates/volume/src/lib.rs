@@ -13,6 +13,8 @@
 //!
 //! **Not here**: opening devices (the caller brings them), exports, where descriptions are kept.
 
+#![forbid(unsafe_code)]
+
 mod acts;
 mod alerts;
 mod cached;

@@ -12,6 +12,8 @@
 //!
 //! **Not here**: the models (`headpond-sim`), load on real devices.
 
+#![forbid(unsafe_code)]
+
 #[cfg(test)]
 mod beside;
 mod condition;

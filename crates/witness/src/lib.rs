@@ -27,6 +27,8 @@
 //! **Not here**: any code of the engine, on purpose: a judge does not share the mistakes of the
 //! judged.
 
+#![forbid(unsafe_code)]
+
 mod book;
 mod client;
 mod draw;
