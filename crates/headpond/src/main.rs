@@ -4,18 +4,9 @@
 mod telling;
 
 mod args;
-mod aside;
-mod client;
 mod commands;
-mod daemon;
 mod demo;
 mod device;
-mod export;
-mod host;
-mod meminfo;
-mod outcome;
-mod place;
-mod wall_clock;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -23,11 +14,11 @@ use commands::array::ArrayCommand;
 use commands::drive::DriveCommand;
 use commands::lab::LabCommand;
 use commands::trace::TraceCommand;
+use headpond_api::outcome::{Exit, Failure, told};
+use headpond_api::place::Places;
 use headpond_block::memory::ReservedMemory;
-use headpond_volume::Tolerance;
-use outcome::Exit;
-use place::Places;
 use std::process::ExitCode;
+use telling::plain;
 
 #[global_allocator]
 static MEMORY: ReservedMemory = ReservedMemory::new();
@@ -40,7 +31,7 @@ fn main() -> ExitCode {
     match run(&cli.command) {
         Ok(Exit::Ok) if telling::is_lost() => Exit::Error.into(),
         Ok(exit) => exit.into(),
-        Err(error) => outcome::report(&error).into(),
+        Err(error) => report(&error).into(),
     }
 }
 
@@ -76,14 +67,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
     match command {
         Command::Try(args) => demo::run(args),
         Command::Create(args) => commands::create::run(&places, args),
-        Command::Serve(args) => {
-            let tolerance = match (args.force, args.accept_parity) {
-                (_, true) => Tolerance::ParityAccepted,
-                (true, false) => Tolerance::Forced,
-                (false, false) => Tolerance::Careful,
-            };
-            daemon::serve(&places, &args.name, tolerance)
-        }
+        Command::Serve(args) => commands::serve::run(&places, args),
         Command::Status(args) => commands::status::run(&places, args),
         Command::Stats(args) => commands::stats::run(&places, args),
         Command::Set(args) => commands::set::run(&places, args),
@@ -104,4 +88,13 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Class(command) => commands::class::run(command),
         Command::Witness(args) => commands::witness::run(args),
     }
+}
+
+/// Prints what went wrong, with its causes, and finds the exit code.
+fn report(error: &anyhow::Error) -> Exit {
+    let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
+    let exit = failure.map_or(Exit::Error, |failure| failure.exit);
+    let word = if exit == Exit::Refused { "refused" } else { "error" };
+    eprintln!("headpond: {word}: {}", plain(&told(error)));
+    exit
 }

@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 19] = [
+const TABLE: [Arrow; 21] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow(
@@ -96,9 +96,32 @@ const TABLE: [Arrow; 19] = [
         "the judge sees volumes on simulated disks, and nothing that serves or measures them",
     ),
     arrow(
+        "headpond-api",
+        &["headpond-raid", "headpond-volume"],
+        "who asks a daemon needs to know its words and nothing of how it serves",
+    ),
+    arrow(
+        "headpond-daemon",
+        &[
+            "headpond-api",
+            "headpond-block",
+            "headpond-cache",
+            "headpond-nbd",
+            "headpond-raid",
+            "headpond-sim",
+            "headpond-trace",
+            "headpond-uring",
+            "headpond-volume",
+            "headpond-whatif",
+        ],
+        "it serves one volume, whatever command line or unit started it, and advises nobody",
+    ),
+    arrow(
         "headpond",
         &[
+            "headpond-api",
             "headpond-block",
+            "headpond-daemon",
             "headpond-uring",
             "headpond-sim",
             "headpond-raid",
@@ -136,7 +159,11 @@ const BLOCK: &[&str] = &["headpond-block"];
 
 /// Crates that only one member may use, because below it they would break a promise.
 const RESERVED: [(&str, &[&str], &str); 2] = [
-    ("tokio", &["headpond"], "an executor of its own; the data path runs on ours"),
+    (
+        "tokio",
+        &["headpond", "headpond-api", "headpond-daemon"],
+        "an executor of its own; the data path runs on ours",
+    ),
     ("io-uring", &["headpond-uring"], "the kernel is reached through the uring runtime only"),
 ];
 

@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 /// Files whose code runs on it.
 const DATA_THREAD: [&str; 7] =
     ["caches", "cores", "desk", "members", "recording", "serving", "work"];
-const FOLDER: &str = "crates/headpond/src/daemon";
+const FOLDER: &str = "crates/daemon/src";
 
 /// Functions, by their last name, and types, by any of their functions.
 const FUNCTIONS: [&str; 6] =

@@ -24,9 +24,9 @@ pub fn check(sources: &[SourceFile]) -> Vec<Offence> {
             with_unsafe.insert(folder);
         }
     }
-    let lax = roots.iter().filter(|(folder, root)| {
-        !with_unsafe.contains(*folder) && !root.text.contains(FORBIDS)
-    });
+    let lax = roots
+        .iter()
+        .filter(|(folder, root)| !with_unsafe.contains(*folder) && !root.text.contains(FORBIDS));
     let offence = |(_, root): (&&str, &&SourceFile)| {
         Offence::new(&root.path, format!("the crate needs no unsafe code: say {FORBIDS}"))
     };

@@ -1,7 +1,7 @@
 //! Of the commands that make, serve, show, change and remove a volume.
 
-use crate::daemon::FlushPace;
 use clap::Args;
+use headpond_api::requests::FlushPace;
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
@@ -256,7 +256,7 @@ pub struct SetArgs {
     pub flush: bool,
     /// How fast it writes: so that readers keep about two thirds of their rate, or as fast as the
     /// array can.
-    #[arg(long, value_enum, default_value_t, requires = "flush")]
+    #[arg(long, value_name = "readers|max", default_value_t, value_parser = parse_word::<FlushPace>, requires = "flush")]
     pub pace: FlushPace,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -276,7 +276,7 @@ impl SetArgs {
 pub struct FlushArgs {
     pub name: String,
     /// How fast: so that readers keep about two thirds of their rate, or as fast as the array can.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_name = "readers|max", default_value_t, value_parser = parse_word::<FlushPace>)]
     pub pace: FlushPace,
     /// Print JSON instead of text.
     #[arg(long)]

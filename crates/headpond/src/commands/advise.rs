@@ -8,9 +8,6 @@ use super::analyze::write;
 use super::reading::{read_through, spare_inputs, warn_of_damage};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
-use crate::client::Client;
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
 use headpond_advise::emit::{Occasion, Target, emit};
 use headpond_advise::picture::render_advice_page;
@@ -18,6 +15,9 @@ use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
     Advice, Effort, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
+use headpond_api::client::Client;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
 use headpond_trace::{Demand, ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::Description;
 use machine::{Named, described, devices_of, served, stacked};

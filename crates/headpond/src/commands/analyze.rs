@@ -2,11 +2,11 @@
 
 use super::reading::{read_through, spare_inputs, warn_of_damage};
 use crate::args::{AnalyzeArgs, TellingArgs};
-use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result, ensure};
 use headpond_advise::picture::{render_page, render_reuse_page};
 use headpond_advise::render::{render_reuse, render_signature};
 use headpond_advise::{Partial, Reuse, Signature, SignatureBuilder};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_trace::{Demand, TraceReader};
 use std::fs;
 use std::path::Path;

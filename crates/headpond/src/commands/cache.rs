@@ -1,16 +1,16 @@
 //! `headpond cache`: the cache device of a volume that is being served.
 
-use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::waiting;
-use crate::daemon::{AttachBody, DetachBody, FlushPace, PurgeBody, ResizeBody};
 use crate::device::{Consent, DeviceSpec, claims};
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use headpond_api::client::Client;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
+use headpond_api::requests::{AttachBody, DetachBody, FlushPace, PurgeBody, ResizeBody};
 use headpond_block::BLOCK_BYTES;
-use headpond_volume::{SettingChange, Size};
+use headpond_volume::{SettingChange, Size, parse_word};
 use serde_json::Value;
 
 /// Attach, detach, replace, resize, empty or scrub the cache of a volume while it is served.
@@ -80,7 +80,7 @@ pub struct DetachArgs {
     #[arg(long)]
     pub flush: bool,
     /// How fast: so that readers keep about two thirds of their rate, or as fast as the array can.
-    #[arg(long, value_enum, default_value_t, requires = "flush")]
+    #[arg(long, value_name = "readers|max", default_value_t, value_parser = parse_word::<FlushPace>, requires = "flush")]
     pub pace: FlushPace,
     /// Give up what cannot be written to the array: for a cache device that is lost.
     #[arg(long)]

@@ -1,15 +1,15 @@
 //! `headpond core`: further cores of a volume that is being served, behind the same cache.
 
 use crate::args::ArrayArgs;
-use crate::client::Client;
 use crate::commands::striping::{self, Found};
 use crate::commands::{contents, create::specs, waiting};
-use crate::daemon::{AddCoreBody, RemoveCoreBody};
 use crate::device::{Consent, DeviceSpec, claims};
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use headpond_api::client::Client;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_api::requests::{AddCoreBody, RemoveCoreBody};
 use serde_json::Value;
 
 /// Give a served volume further cores, each an array with an export of its own, that share its

@@ -7,11 +7,11 @@ use crate::device::claims;
 use crate::device::{
     Consent, DeviceSpec, Opener, check_copies, expect_zeros, mirror_of, vet, vet_lasting,
 };
-use crate::export;
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
+use headpond_daemon::export;
 use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{

@@ -1,11 +1,11 @@
 //! `headpond destroy`.
 
 use crate::args::DestroyArgs;
-use crate::client::Client;
 use crate::device::{DeviceSpec, Opener};
-use crate::outcome::{Exit, Failure, told};
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::{Exit, Failure, told};
+use headpond_api::place::Places;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{CacheDescription, Description, Devices, Volume};

@@ -1,12 +1,12 @@
 //! `headpond flush`.
 
 use crate::args::FlushArgs;
-use crate::client::Client;
 use crate::commands::waiting;
-use crate::daemon::FlushBody;
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_api::requests::FlushBody;
 
 /// Writes all dirty data to the array, with a bar that follows it on its way down.
 ///

@@ -3,9 +3,9 @@
 use super::analyze::{show, store};
 use super::reading::spare_inputs;
 use crate::args::MergeArgs;
-use crate::outcome::Exit;
 use anyhow::{Context, Result};
 use headpond_advise::Partial;
+use headpond_api::outcome::Exit;
 use std::fs;
 use std::path::{Path, PathBuf};
 

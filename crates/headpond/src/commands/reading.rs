@@ -2,8 +2,8 @@
 //! and sparing it.
 
 use super::class::read_named_file;
-use crate::outcome::Failure;
 use anyhow::{Context, Result};
+use headpond_api::outcome::Failure;
 use headpond_trace::{Tally, TraceReader, TraceRecord};
 use headpond_whatif::Stack;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,12 +1,12 @@
 //! `headpond set`.
 
 use crate::args::SetArgs;
-use crate::client::Client;
 use crate::commands::waiting;
-use crate::daemon::SetBody;
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_api::requests::SetBody;
 use headpond_report::{Align, Table};
 use headpond_volume::{Description, ShownSetting};
 

@@ -1,12 +1,12 @@
 //! `headpond stop`.
 
 use crate::args::StopArgs;
-use crate::client::Client;
 use crate::commands::waiting;
-use crate::daemon::StopBody;
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_api::requests::StopBody;
 use serde_json::Value;
 
 /// Stops the daemon and waits until the volume is closed.

@@ -2,8 +2,8 @@
 
 use crate::args::{ArrayArgs, StripingWord};
 use crate::device::{DeviceSpec, Opener, read_mb_per_s};
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
 use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Level, Striping, Weights};

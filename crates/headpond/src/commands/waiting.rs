@@ -1,7 +1,7 @@
 //! Waiting for a long answer with a bar that shows how far it is.
 
-use crate::client::Client;
 use anyhow::{Result, anyhow};
+use headpond_api::client::Client;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! The demo's volume: made, served, asked and removed through the program's own commands.
 
-use crate::client::Client;
-use crate::daemon::{FlushBody, FlushPace, RecordBody, SetBody};
-use crate::place::Places;
 use anyhow::{Context, Result, bail};
+use headpond_api::client::Client;
+use headpond_api::place::Places;
+use headpond_api::requests::{FlushBody, FlushPace, RecordBody, SetBody};
 use headpond_volume::{Description, Size};
 use serde_json::Value;
 use std::fs::File;

@@ -3,12 +3,11 @@
 //! What is on the device says whose it is; the descriptions say by which name, whether it is being
 //! served, and what would be lost.
 
-use super::spec::DeviceSpec;
-use super::vet::Consent;
-use crate::client::Client;
-use crate::outcome::Failure;
-use crate::place::Places;
+use super::{Consent, DeviceSpec};
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::Failure;
+use headpond_api::place::Places;
 use headpond_volume::{CacheDescription, Description};
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! NBD exports as devices of a command, and what lies on them.
 
-use crate::outcome::Failure;
 use anyhow::{Context, Result};
+use headpond_api::outcome::Failure;
 use headpond_block::{BlockDevice, Buffer, Runtime, Stream};
 use headpond_nbd::client::NbdDevice;
 use headpond_uring::safety::{Hazard, inspect};

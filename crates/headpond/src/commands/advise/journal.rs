@@ -1,10 +1,10 @@
 //! What was advised and set on a volume while it was served: one JSON object a line.
 
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
-use crate::wall_clock::utc;
 use anyhow::{Context, Result};
 use headpond_advise::live::Event;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
+use headpond_daemon::wall_clock::utc;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};

@@ -2,11 +2,11 @@
 
 use super::live::OfArgs;
 use crate::commands::create::spec;
-use crate::daemon::JournalBody;
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
 use clap::Args;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_api::requests::JournalBody;
 use headpond_raid::JournalWhen;
 use headpond_volume::parse_word;
 

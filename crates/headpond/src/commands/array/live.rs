@@ -1,15 +1,16 @@
 //! The members of a served volume's array, and the work on it beside the requests.
 
-use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::{status, waiting};
-use crate::daemon::{GrowBody, MISSING, MemberBody, OfCoreBody, PaceBody};
 use crate::device::Consent;
 use crate::device::claims::{self, Claim};
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
 use anyhow::Result;
 use clap::Args;
+use headpond_api::client::Client;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
+use headpond_api::requests::{GrowBody, MemberBody, OfCoreBody, PaceBody};
+use headpond_daemon::MISSING;
 use headpond_report::size;
 use headpond_volume::{CACHE_COPIES, Size};
 use serde::Serialize;

@@ -2,8 +2,8 @@
 //! stripe would lose.
 
 use super::args::PlanArgs;
-use crate::outcome::{Exit, Failure};
 use anyhow::Result;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_raid::Level;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_report::{Align, Table, size};

@@ -12,10 +12,10 @@ pub use args::ArrayCommand;
 
 use super::analyze::write;
 use super::simulate::carry_out;
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
 use anyhow::{Context, Result};
 use args::PlanArgs;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
 use headpond_raid::{Level, Spread};
 use headpond_volume::{Pace, Size};
 use headpond_whatif::Condition;

@@ -2,9 +2,9 @@
 
 mod trial;
 
-use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_cache::classes::{
     Class, ClassError, Classes, OneRule, Priority, Rule, UnknowableRule, Unknown,
 };

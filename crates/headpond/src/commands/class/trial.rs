@@ -1,8 +1,8 @@
 //! `headpond class test`: the classes of a trace's requests.
 
 use super::{TestArgs, load};
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule};
 use headpond_report::{Align, Table, count, percent, size};
 use headpond_trace::{Damage, Op, ReadOptions, RecordFlags, TraceReader, TraceRecord};

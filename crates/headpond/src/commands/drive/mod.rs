@@ -6,9 +6,9 @@ mod show;
 
 pub use args::DriveCommand;
 
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
 
 /// Runs the command.
 ///

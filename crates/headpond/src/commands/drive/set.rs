@@ -1,9 +1,9 @@
 //! `headpond drive set` and `restore`.
 
 use super::args::{DriveSetArgs, HookValues, RestoreArgs};
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
 use anyhow::{Context, Result, bail};
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
 use headpond_drive::{
     CacheState, Drive, Facts, Hook, Lasting, SetError, Setting, Switched, switch, switch_by_hook,
 };

@@ -1,8 +1,8 @@
 //! `headpond drive show`.
 
 use super::args::ShowArgs;
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 use headpond_drive::{CacheState, Drive, Fact, Facts, KernelFacts, OwnFacts};
 use headpond_report::{Align, Table};
 

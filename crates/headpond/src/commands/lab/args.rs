@@ -1,8 +1,8 @@
 //! The command line of `headpond lab`.
 
-use crate::outcome::Failure;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use headpond_api::outcome::Failure;
 use headpond_lab::{ArrayOf, Target};
 use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 use super::consent;
 use super::surroundings::Served;
-use crate::outcome::{Exit, Failure, told};
 use anyhow::Result;
+use headpond_api::outcome::{Exit, Failure, told};
 use headpond_lab::{
     Estimate, FILL_MB_PER_S, Kind, ModelTime, Plan, Sweep, check_fio, check_places, check_settings,
     estimate, model_time,

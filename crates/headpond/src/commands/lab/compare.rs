@@ -1,8 +1,8 @@
 //! Two results side by side.
 
 use super::args::CompareArgs;
-use crate::outcome::{Exit, Failure};
 use anyhow::Result;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_lab::{Compared, Results, compare};
 use headpond_report::{Align, Table, duration, factor, number};
 

@@ -2,8 +2,8 @@
 
 use super::surroundings::Served;
 use crate::device::{Consent, DeviceSpec, Export, vet};
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
 use headpond_lab::{Kind, Plan, Surroundings, Target, check_places};
 
 /// The places of the targets that a plan writes to.

@@ -1,8 +1,8 @@
 //! Signals end a run in order: programs that make its load end with it, settings are set back, and
 //! what was measured is kept. A second signal does not wait for that.
 
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 use headpond_lab::Stop;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

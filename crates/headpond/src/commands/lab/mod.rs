@@ -10,10 +10,10 @@ mod surroundings;
 
 pub use args::LabCommand;
 
-use crate::outcome::{Exit, Failure, told};
-use crate::place::Places;
 use anyhow::{Context, Result, anyhow};
 use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
+use headpond_api::outcome::{Exit, Failure, told};
+use headpond_api::place::Places;
 use headpond_lab::{Course, Folder, Plan, Results, Surroundings, Target, builtin, report};
 use headpond_report::{Align, Table};
 use progress::Bar;

@@ -1,10 +1,10 @@
 //! Served volumes, as the lab needs them.
 
-use crate::client::Client;
-use crate::daemon::{FlushPace, SetBody};
 use crate::device::{DeviceSpec, Export};
-use crate::outcome::told;
-use crate::place::Places;
+use headpond_api::client::Client;
+use headpond_api::outcome::told;
+use headpond_api::place::Places;
+use headpond_api::requests::{FlushPace, SetBody};
 use headpond_block::{LocalFuture, Runtime};
 use headpond_lab::{Connected, ExportFacts, SettingFact, Surroundings, VolumeFacts};
 use headpond_nbd::codec::wire::TransmissionFlags;

@@ -1,8 +1,8 @@
 //! `headpond model list` and `show`.
 
 use super::args::{ListArgs, ShowArgs};
-use crate::outcome::{Exit, Failure};
 use anyhow::Result;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_report::{Align, Table, size};
 use headpond_sim::{CatalogueError, Model, catalogue};
 use headpond_whatif::models;

@@ -2,8 +2,8 @@
 
 use super::args::DemeritArgs;
 use super::files::{DriveFiles, read_text};
-use crate::outcome::Exit;
 use anyhow::{Context, Result, bail};
+use headpond_api::outcome::Exit;
 use headpond_report::{Align, Table, count};
 use headpond_sim::demerit::{Comparison, Measured, Row, parse_line, replay};
 use headpond_sim::disksim::{Imported, Note};

@@ -2,8 +2,8 @@
 
 use super::args::{FitArgs, FitKind};
 use crate::device::{Consent, DeviceSpec, Opener, vet};
-use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BlockDevice, BufferPool, PoolConfig};
 use headpond_uring::{Access, FileDevice, FileOptions, Ownership, RingConfig, run_with_pool};
 use headpond_whatif::fit::{FitOptions, Measured, measure};

@@ -9,8 +9,8 @@ mod fit;
 
 pub use args::ModelCommand;
 
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 
 /// # Errors
 /// Where a model is unknown, or files cannot be read or understood.

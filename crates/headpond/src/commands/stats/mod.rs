@@ -4,10 +4,10 @@ mod lines;
 mod table;
 
 use crate::args::StatsArgs;
-use crate::client::Client;
-use crate::outcome::{Exit, Failure};
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
 use serde_json::{Value, json};
 
 /// Shows what a served volume has done since it was opened, or its counters were reset.

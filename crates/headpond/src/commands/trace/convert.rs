@@ -3,8 +3,8 @@
 use super::args::ConvertArgs;
 use super::damage;
 use crate::commands::reading;
-use crate::outcome::Exit;
 use anyhow::{Context, Result};
+use headpond_api::outcome::Exit;
 use headpond_trace::{Conversion, Demand, TraceReader, convert};
 use serde_json::json;
 use std::fs::{self, File};

@@ -6,9 +6,9 @@
 
 use super::args::RecordArgs;
 use crate::commands::reading;
-use crate::outcome::Exit;
-use crate::place::is_root;
 use anyhow::{Context, Result, bail};
+use headpond_api::outcome::Exit;
+use headpond_api::place::is_root;
 use headpond_trace::{
     Conversion, ExportFormat, ReadOptions, TraceError, TraceFormat, TraceReader, convert,
 };

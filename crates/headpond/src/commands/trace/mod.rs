@@ -9,9 +9,9 @@ mod volume;
 
 pub use args::TraceCommand;
 
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
 use std::path::Path;
 
 /// Runs one of the commands that need no place of a volume.

@@ -3,9 +3,9 @@
 use super::args::StatsArgs;
 use super::damage;
 use crate::commands::reading::read_through;
-use crate::outcome::Exit;
 use anyhow::Result;
 use headpond_advise::render::render_stats;
+use headpond_api::outcome::Exit;
 use headpond_trace::{Demand, Lacks, StatsBuilder, Tally, TraceFormat, TraceReader, TraceStats};
 use serde::Serialize;
 

@@ -1,11 +1,11 @@
 //! `headpond trace record` of a volume.
 
 use super::args::RecordArgs;
-use crate::client::Client;
-use crate::daemon::RecordBody;
-use crate::outcome::Exit;
-use crate::place::Places;
 use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_api::requests::RecordBody;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::path::PathBuf;

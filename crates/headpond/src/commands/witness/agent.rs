@@ -5,8 +5,8 @@ use super::connect::Client;
 use super::verify::verify;
 use super::words;
 use super::write::{watch_for_interrupts, write};
-use crate::outcome::{Exit, Failure};
 use anyhow::Result;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_witness::field::wire::{Purpose, Task};
@@ -36,7 +36,7 @@ pub fn run(args: &AgentArgs) -> Result<Exit> {
                 Err(error) => {
                     refusals = if error.is::<Failure>() { refusals + 1 } else { 0 };
                     // The network may not be up yet, or the witness is being restarted.
-                    eprintln!("headpond: {}; again", crate::outcome::told(&error));
+                    eprintln!("headpond: {}; again", headpond_api::outcome::told(&error));
                     client.runtime.sleep(PAUSE).await;
                 }
             }

@@ -3,8 +3,8 @@
 use super::args::{DeviceArgs, LoadArgs};
 use super::key;
 use super::target::Target;
-use crate::outcome::Failure;
 use anyhow::{Context, Result, bail};
+use headpond_api::outcome::Failure;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_uring::{Ring, SocketStream};
 use headpond_witness::BLOCK_BYTES;

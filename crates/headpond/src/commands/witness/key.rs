@@ -1,8 +1,8 @@
 //! `headpond witness key`, and reading one.
 
 use super::args::KeyArgs;
-use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result, bail};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_witness::field::auth::{KEY_BYTES, Key};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -19,9 +19,9 @@ mod write;
 
 pub use args::WitnessArgs;
 
-use crate::outcome::Exit;
 use anyhow::Result;
 use args::WitnessCommand;
+use headpond_api::outcome::Exit;
 
 /// # Errors
 /// Refusals, and what goes wrong on the way.

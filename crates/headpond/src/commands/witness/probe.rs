@@ -3,8 +3,8 @@
 use super::args::ProbeArgs;
 use super::target::Target;
 use crate::device::{Consent, DeviceSpec};
-use crate::outcome::Exit;
 use anyhow::{Context, Result};
+use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_drive::{CacheState, Drive, Facts, Protection};
 use headpond_uring::safety::inspect;

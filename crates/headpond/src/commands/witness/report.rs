@@ -1,8 +1,8 @@
 //! `headpond witness report`: what all cuts together prove.
 
 use super::args::ReportArgs;
-use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_witness::field::folder::RULINGS;
 use headpond_witness::field::ruling::{Ruling, Verdict};
 use headpond_witness::field::statistics::{CONFIDENCE, cuts_needed, rate_max, rate_min};

@@ -2,10 +2,10 @@
 
 use super::args::{ListenArgs, ServeArgs};
 use super::key;
-use crate::outcome::{Exit, Failure};
-use crate::wall_clock;
 use anyhow::{Context, Result, anyhow};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BufferPool, PoolConfig, Runtime};
+use headpond_daemon::wall_clock;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_witness::field::auth::{Key, NONCE_BYTES};
 use headpond_witness::field::server::{Conductor, Endless, Limits, Server, Surroundings};

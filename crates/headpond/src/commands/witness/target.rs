@@ -1,8 +1,8 @@
 //! The device that is tested: opened, and refused where its contents are worth something.
 
 use crate::device::{Consent, DeviceSpec, Export, Opener, ends, vet};
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_raid::create::refuse_occupied;
 use headpond_uring::{Access, FileDevice, FileOptions, Ownership, Ring};

@@ -3,8 +3,8 @@
 use super::args::VerifyArgs;
 use super::connect::Client;
 use super::words;
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_witness::field::looker::look;

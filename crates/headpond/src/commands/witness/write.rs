@@ -3,8 +3,8 @@
 use super::args::{LoadArgs, WriteArgs};
 use super::connect::{Client, region};
 use crate::device::Consent;
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig, Runtime};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_witness::field::wire::{Load, Purpose};

@@ -1,4 +1,5 @@
-//! `headpond serve`: the volume on its data thread, its exports, and the control thread.
+//! What serves a volume: the volume and its exports on the data thread, the control thread, and
+//! files beside both.
 //!
 //! 1. Devices are opened and the volume is assembled on the data thread's ring; how far that is,
 //!    the terminal and `status` show.
@@ -6,26 +7,29 @@
 //! 3. Wishes arrive as messages and are granted one by one, long ones beside the others.
 //! 4. `stop`, SIGTERM or SIGINT: clients finish, the cache saves its state, the array is closed.
 
+#![forbid(unsafe_code)]
+
+mod aside;
 mod caches;
 mod clients;
 mod control;
 mod cores;
 mod desk;
+pub mod device;
+pub mod export;
 mod files;
+pub mod host;
 pub mod loading;
 mod members;
+mod meminfo;
 mod message;
 mod opening;
 mod pulse;
 mod recording;
 mod routes;
 mod serving;
+pub mod wall_clock;
 mod work;
 
 pub use members::MISSING;
-pub use message::{
-    AddCoreBody, AttachBody, DetachBody, FlushBody, FlushPace, GrowBody, JournalBody, LookBody,
-    MemberBody, OfCoreBody, PaceBody, PurgeBody, RecordBody, RemoveCoreBody, ResizeBody, SetBody,
-    StopBody,
-};
 pub use opening::serve;

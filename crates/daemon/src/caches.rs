@@ -1,11 +1,11 @@
 //! Wishes about the cache device itself.
 
 use super::desk::Desk;
-use super::message::{AttachBody, DetachBody, PurgeBody};
 use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
+use headpond_api::requests::{AttachBody, DetachBody, PurgeBody};
 use headpond_block::{BLOCK_BYTES, BlockDevice};
 use headpond_cache::{Mode, is_line_size};
 use headpond_raid::Occupied;

@@ -1,6 +1,6 @@
 //! Talking to a volume's daemon: HTTP and JSON over its control socket.
 
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use anyhow::{Context, Result, bail};
 use headpond_volume::check_name;
@@ -108,5 +108,13 @@ impl Refusal {
             _ => Exit::Error,
         };
         Failure { exit, message: self.error }.into()
+    }
+}
+
+impl From<anyhow::Error> for Refusal {
+    fn from(error: anyhow::Error) -> Self {
+        let failure = error.downcast_ref::<Failure>();
+        let exit = failure.map_or(Exit::Error, |failure| failure.exit);
+        Self { error: told(&error), exit: exit as u8 }
     }
 }

@@ -1,8 +1,8 @@
 //! Where a volume may be served: the same for who creates it and who serves it.
 
-use crate::outcome::Failure;
-use crate::place::checked_socket;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
+use headpond_api::place::checked_socket;
 use headpond_volume::ExportDescription;
 use std::net::SocketAddr;
 use std::path::PathBuf;

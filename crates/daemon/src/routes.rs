@@ -8,14 +8,15 @@
 
 use super::control::{Asking, CONNECTIONS_MAX};
 use super::message::{Answer, ArrayWish, Wish};
-use crate::client::Refusal;
-use crate::outcome::Exit;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use headpond_api::Refusal;
+use headpond_api::outcome::Exit;
+use headpond_api::requests::SetBody;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ fn plain(make: fn() -> Wish) -> MethodRouter<Asking> {
 }
 
 fn settings() -> MethodRouter<Asking> {
-    post(async move |State(to): State<Asking>, Body(body): Body<super::SetBody>| {
+    post(async move |State(to): State<Asking>, Body(body): Body<SetBody>| {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         match changes {
             Ok(changes) => respond(to.ask(Wish::Set { changes, body }).await),

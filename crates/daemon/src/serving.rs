@@ -3,9 +3,10 @@
 use super::control::Control;
 use super::desk::Desk;
 use super::message::Message;
-use crate::outcome::Exit;
 use anyhow::Result;
+use headpond_api::outcome::Exit;
 use headpond_block::{BlockDevice, Listener};
+use std::io::Write;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
@@ -42,7 +43,8 @@ impl Data {
 }
 
 fn serve_at(desk: &Desk, listener: &Rc<dyn Listener>) {
-    println!("serving {} at {}", desk.volume.name(), listener.address());
+    // Who started it may read it no more.
+    let _ = writeln!(std::io::stdout(), "serving {} at {}", desk.volume.name(), listener.address());
     let (server, listener) = (Rc::clone(&desk.server), Rc::clone(listener));
     drop(desk.runtime.spawn(async move {
         if let Err(error) = server.serve(listener).await {

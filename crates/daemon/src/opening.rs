@@ -12,14 +12,13 @@ use super::pulse::Pulse;
 use super::recording::Recording;
 use super::serving::Data;
 use super::work::Work;
-use crate::client::Client;
-use crate::commands::class::read_named_file;
 use crate::device::{DeviceSpec, Opener};
 use crate::export::{self, Address};
 use crate::host;
-use crate::outcome::{Exit, Failure, told};
-use crate::place::Places;
 use anyhow::{Context, Result};
+use headpond_api::Client;
+use headpond_api::outcome::{Exit, Failure, told};
+use headpond_api::place::Places;
 use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
@@ -46,8 +45,8 @@ const STACK_BYTES: usize = 8 << 20;
 ///
 /// # Errors
 /// What kept it from being served, or from being stopped cleanly.
-pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> {
-    let mut description = places.load(name)?;
+pub fn serve(places: &Places, description: Description, tolerance: Tolerance) -> Result<Exit> {
+    let name = &description.name;
     if Client::of(places, name)?.is_served() {
         return Err(Failure::refused(format!(
             "{name} is being served already: `headpond status {name}` shows it"
@@ -55,9 +54,6 @@ pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> 
     }
     if look(places, name).is_some() {
         return Err(Failure::refused(format!("{name} is being loaded by another daemon already")));
-    }
-    if let Some(cache) = &mut description.cache {
-        read_named_file(&mut cache.settings.classes)?;
     }
     places.make_run_folder()?;
     memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;

@@ -1,11 +1,12 @@
 //! Wishes about the members of an array, and the work on it beside the requests.
 
 use super::desk::Desk;
-use super::message::{ArrayWish, GrowBody, JournalBody, MemberBody, PaceBody};
+use super::message::ArrayWish;
 use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, Vetted, vet, vet_lasting};
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
+use headpond_api::requests::{GrowBody, JournalBody, MemberBody, PaceBody};
 use headpond_raid::{GrowError, JournalError, MemberError, Occupied, ReturnError, WhichCopy};
 use headpond_volume::{
     ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember, Pace, ReturningMember,

@@ -2,8 +2,8 @@
 //!
 //! **Invariant**: what is kept later is written later.
 
-use crate::place::Places;
 use anyhow::{Result, anyhow};
+use headpond_api::place::Places;
 use headpond_volume::Description;
 use std::sync::mpsc;
 use tokio::sync::oneshot;

@@ -1,7 +1,7 @@
 //! Whether devices read as zeros, as far as a look at some places tells.
 
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
 use headpond_block::sync::join_all;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError};
 use headpond_raid::superblock::DATA_OFFSET_MIN;

@@ -1,8 +1,8 @@
 //! Several devices that are to be the copies of a cache.
 
 use super::spec::DeviceSpec;
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
 use headpond_volume::MirrorDescription;
 use uuid::Uuid;
 

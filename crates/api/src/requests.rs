@@ -1,69 +1,15 @@
-//! What the control thread asks of the data thread.
+//! The bodies of requests, as they stand in JSON.
+//!
+//! **Invariant**: a field that is not known is refused, and none that is known changes its meaning.
 
-use crate::client::Refusal;
-use crate::outcome::{Exit, Failure, told};
 use headpond_raid::{Contents, JournalWhen, Level, Spread, Striping};
-use headpond_volume::{SettingChange, Size};
+use headpond_volume::Size;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
-use tokio::sync::oneshot;
-
-/// One wish, as the control API carries it.
-#[derive(Debug)]
-pub enum Wish {
-    Status,
-    Stats,
-    /// The statistics until now, which then begin at zero.
-    ResetStats,
-    Set {
-        changes: Vec<SettingChange>,
-        body: SetBody,
-    },
-    /// Write all dirty data to the core.
-    Flush(FlushBody),
-    Stop(StopBody),
-    ScrubCache,
-    AttachCache(AttachBody),
-    DetachCache(DetachBody),
-    /// The settings stay, and everything dirty is written to the core in between.
-    ReplaceCache(AttachBody),
-    /// The same on the same device, of which so much is used; all of it where nothing is said.
-    ResizeCache(ResizeBody),
-    /// The cache is empty afterwards.
-    PurgeCache(PurgeBody),
-    AddCore(AddCoreBody),
-    Array(ArrayWish),
-    RemoveCore(RemoveCoreBody),
-    StartRecording(RecordBody),
-    StopRecording,
-    /// A short recording that ends by itself.
-    Look(LookBody),
-}
-
-impl Wish {
-    /// What it is called where a stop would cut it off.
-    pub fn work(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::Set { body, .. } if body.flush => "set --flush",
-            Self::Flush(_) => "flush",
-            Self::ScrubCache => "cache scrub",
-            Self::AttachCache(_) => "cache attach",
-            Self::DetachCache(_) => "cache detach",
-            Self::ReplaceCache(_) => "cache replace",
-            Self::ResizeCache(_) => "cache resize",
-            Self::PurgeCache(_) => "cache purge",
-            Self::AddCore(_) => "core add",
-            Self::RemoveCore(_) => "core remove",
-            Self::Array(_) => "array",
-            Self::Status | Self::Stats | Self::ResetStats | Self::Set { .. } => return None,
-            Self::StartRecording(_) | Self::StopRecording | Self::Look(_) => return None,
-            Self::Stop(_) => return None,
-        })
-    }
-}
 
 /// How fast what is dirty is written to the array for a command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushPace {
     /// Readers keep about two thirds of their rate.
@@ -71,6 +17,15 @@ pub enum FlushPace {
     Readers,
     /// As fast as the array can.
     Max,
+}
+
+impl fmt::Display for FlushPace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Readers => "readers",
+            Self::Max => "max",
+        })
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -213,24 +168,6 @@ pub struct LookBody {
     pub milliseconds_max: u64,
 }
 
-/// A wish about the members of an array, or about the work on it beside the requests.
-#[derive(Debug)]
-pub enum ArrayWish {
-    AddSpare(MemberBody),
-    ReAdd(MemberBody),
-    Replace(MemberBody),
-    Grow(GrowBody),
-    Fail(MemberBody),
-    Remove(MemberBody),
-    DropCopy(MemberBody),
-    SetJournal(JournalBody),
-    DropJournal(OfCoreBody),
-    Scrub(OfCoreBody),
-    Pause(OfCoreBody),
-    Resume(OfCoreBody),
-    Pace(PaceBody),
-}
-
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberBody {
@@ -291,21 +228,4 @@ pub struct PaceBody {
     pub ceiling: Option<Size>,
     #[serde(default)]
     pub no_ceiling: bool,
-}
-
-/// A wish and where its answer goes.
-pub struct Message {
-    pub wish: Wish,
-    pub reply: oneshot::Sender<Answer>,
-}
-
-/// What comes back: a JSON document, or a refusal.
-pub type Answer = Result<serde_json::Value, Refusal>;
-
-impl From<anyhow::Error> for Refusal {
-    fn from(error: anyhow::Error) -> Self {
-        let failure = error.downcast_ref::<Failure>();
-        let exit = failure.map_or(Exit::Error, |failure| failure.exit);
-        Self { error: told(&error), exit: exit as u8 }
-    }
 }

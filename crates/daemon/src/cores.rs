@@ -1,10 +1,10 @@
 //! Wishes about further cores.
 
 use super::desk::Desk;
-use super::message::{AddCoreBody, RemoveCoreBody};
 use crate::device::{Consent, DeviceSpec, expect_zeros};
-use crate::outcome::Failure;
 use anyhow::{Context, Result, anyhow};
+use headpond_api::outcome::Failure;
+use headpond_api::requests::{AddCoreBody, RemoveCoreBody};
 use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
 use headpond_raid::{Intent, Occupied};

@@ -2,8 +2,8 @@
 
 use super::open::check_memory;
 use super::spec::DeviceSpec;
-use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_api::outcome::Failure;
 use headpond_cache::Mode;
 use headpond_uring::safety::{DeviceFacts, Hazard, VolatileReason, inspect};
 

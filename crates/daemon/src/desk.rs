@@ -2,15 +2,16 @@
 
 use super::clients;
 use super::files::Files;
-use super::message::{Answer, FlushPace, Message, StopBody, Wish};
+use super::message::{Answer, Message, Wish};
 use super::pulse::Pulse;
 use super::recording::Recording;
 use super::work::Work;
-use crate::client::Refusal;
 use crate::device::Opener;
-use crate::outcome::{Exit, Failure, told};
 use crate::wall_clock::utc;
 use anyhow::{Context, Result, anyhow};
+use headpond_api::Refusal;
+use headpond_api::outcome::{Exit, Failure, told};
+use headpond_api::requests::{FlushPace, StopBody};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
 use headpond_nbd::server::{Exports, Server};

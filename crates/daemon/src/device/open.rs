@@ -3,8 +3,8 @@
 use super::spec::DeviceSpec;
 use crate::aside::aside;
 use crate::meminfo;
-use crate::outcome::Failure;
 use anyhow::{Context, Result};
+use headpond_api::outcome::Failure;
 use headpond_block::decorators::{Leak, VolatileDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Runtime, memory};

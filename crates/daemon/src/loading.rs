@@ -3,7 +3,7 @@
 //! The data thread is busy with reading, and nobody can ask it. So it says how far it is in a file
 //! of the run folder, and holds a lock on it; what a daemon that was killed has left is not locked.
 
-use crate::place::Places;
+use headpond_api::place::Places;
 use headpond_volume::Loading;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};

@@ -5,12 +5,13 @@
 //!   it sees from the [`Pulse`].
 //! - What a client can hold is bounded: connections, and the time for a request to arrive.
 
-use super::message::{Answer, Message, StopBody, Wish};
+use super::message::{Answer, Message, Wish};
 use super::pulse::Pulse;
 use super::routes::{routes, without_room};
-use crate::client::Refusal;
-use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
+use headpond_api::Refusal;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::requests::StopBody;
 use headpond_block::Runtime;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};

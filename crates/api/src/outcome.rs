@@ -1,6 +1,5 @@
 //! How a run of the program ends: its exit code, and how an error is told.
 
-use crate::telling::plain;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -75,25 +74,31 @@ pub fn told(error: &anyhow::Error) -> String {
     told
 }
 
-/// Prints what went wrong, with its causes, and finds the exit code.
-pub fn report(error: &anyhow::Error) -> Exit {
-    let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
-    let exit = failure.map_or(Exit::Error, |failure| failure.exit);
-    let word = if exit == Exit::Refused { "refused" } else { "error" };
-    eprintln!("headpond: {word}: {}", plain(&told(error)));
-    exit
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context;
-    use headpond_trace::TraceError;
+    use std::io;
+
+    /// Whose text names its cause, as many do.
+    #[derive(Debug)]
+    struct NotOpened(io::Error);
+
+    impl fmt::Display for NotOpened {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "cannot open trace t: {}", self.0)
+        }
+    }
+
+    impl std::error::Error for NotOpened {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
 
     #[test]
     fn a_cause_is_told_once() {
-        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let error = TraceError::Open { path: "t".into(), source };
+        let error = NotOpened(io::ErrorKind::NotFound.into());
         let told = told(&Err::<(), _>(error).context("analyzing").unwrap_err());
         assert_eq!(told, "analyzing: cannot open trace t: entity not found");
     }

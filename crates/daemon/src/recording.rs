@@ -1,9 +1,9 @@
 //! Recording the workload of a served volume to a file, for as long as somebody wants or for a
 //! moment.
 
-use super::message::LookBody;
 use crate::aside::aside;
 use anyhow::{Context, Result, anyhow, bail};
+use headpond_api::requests::LookBody;
 use headpond_block::Runtime;
 use headpond_trace::{CaptureDevice, CaptureSummary, capture};
 use std::cell::RefCell;

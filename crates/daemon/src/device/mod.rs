@@ -1,0 +1,13 @@
+//! From what the user calls a device to an open one.
+
+mod copies;
+mod open;
+mod spec;
+mod vet;
+mod zeros;
+
+pub use copies::{check_copies, mirror_of};
+pub use open::Opener;
+pub use spec::{DeviceSpec, SpecError};
+pub use vet::{Consent, Vetted, vet, vet_lasting};
+pub use zeros::expect_zeros;

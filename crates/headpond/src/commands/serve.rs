@@ -1,0 +1,25 @@
+//! `headpond serve`.
+
+use super::class::read_named_file;
+use crate::args::ServeArgs;
+use anyhow::Result;
+use headpond_api::outcome::Exit;
+use headpond_api::place::Places;
+use headpond_volume::Tolerance;
+
+/// Serves a volume until it is stopped.
+///
+/// # Errors
+/// What kept it from being served, or from being stopped cleanly.
+pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
+    let mut description = places.load(&args.name)?;
+    if let Some(cache) = &mut description.cache {
+        read_named_file(&mut cache.settings.classes)?;
+    }
+    let tolerance = match (args.force, args.accept_parity) {
+        (_, true) => Tolerance::ParityAccepted,
+        (true, false) => Tolerance::Forced,
+        (false, false) => Tolerance::Careful,
+    };
+    headpond_daemon::serve(places, description, tolerance)
+}
