@@ -284,10 +284,10 @@ impl Desk {
     /// How it ended.
     ///
     /// # Errors
-    /// What was not stopped in order.
+    /// What was not shut down cleanly.
     pub fn outcome(&self) -> Result<Exit> {
         match &*self.end.stage.borrow() {
-            Stage::Over(Some(error)) => Err(anyhow!("not stopped in order: {error}")),
+            Stage::Over(Some(error)) => Err(anyhow!("not shut down cleanly: {error}")),
             _ => Ok(Exit::Ok),
         }
     }

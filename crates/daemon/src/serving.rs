@@ -21,7 +21,7 @@ impl Data {
     /// Serves until a stop is over.
     ///
     /// # Errors
-    /// What was not stopped in order.
+    /// What was not shut down cleanly.
     pub async fn serve(self) -> Result<Exit> {
         let Self { desk, control, mut messages } = self;
         let runtime = desk.runtime.clone();

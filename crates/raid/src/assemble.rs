@@ -178,19 +178,19 @@ impl Prepared {
 /// What a user should know about an array that was put together all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Warning {
-    #[error("the array was not stopped in order")]
+    #[error("the array was not shut down cleanly")]
     Unclean,
     #[error("{regions} regions that were being written were resynchronised")]
     Resynchronised { regions: usize },
     #[error("the parity is not to be trusted until the array has been initialised")]
     ParityUntrusted,
     #[error(
-        "the array was degraded and not stopped in order; it was started by force: what {lost} lost \
+        "the array was degraded and not shut down cleanly; it was started by force: what {lost} lost \
          members held where it was being written is an error, unless other parity proves it"
     )]
     Forced { lost: usize },
     #[error(
-        "the array was degraded and not stopped in order; its parity was accepted as it is: what \
+        "the array was degraded and not shut down cleanly; its parity was accepted as it is: what \
          {lost} lost members held may be wrong where it was being written"
     )]
     ParityAccepted { lost: usize },
@@ -244,12 +244,12 @@ pub enum AssembleError {
     )]
     TooFew { name: String, group: usize, lost: usize, redundancy: usize, roles: String },
     #[error(
-        "array `{name}` is degraded and was not stopped in order, so the data of the missing \
+        "array `{name}` is degraded and was not shut down cleanly, so the data of the missing \
          members ({roles}) may be wrong; bring them back, or start with --force"
     )]
     DegradedAndUnclean { name: String, roles: String },
     #[error(
-        "array `{name}` is degraded and was not stopped in order, and its stripe journal cannot be \
+        "array `{name}` is degraded and was not shut down cleanly, and its stripe journal cannot be \
          used ({reason}), so the data of the missing members ({roles}) may be wrong; bring the \
          journal or the members back, or start with --force"
     )]
@@ -271,7 +271,7 @@ pub enum AssembleError {
     )]
     DegradedAndUninitialised { name: String, roles: String },
     #[error(
-        "array `{name}` is degraded and was not stopped in order, and nothing says where it was being \
+        "array `{name}` is degraded and was not shut down cleanly, and nothing says where it was being \
          written, so all data of the missing members ({roles}) may be wrong; bring them back, or \
          start with --force --accept-parity, which takes whatever the parity tells"
     )]

@@ -66,7 +66,7 @@ pub enum CoreChangeError {
     Record(DeviceError),
     #[error("the cores stay as they were: the description could not be kept: {0}")]
     Keep(CallerError),
-    #[error("the core is removed, and its array was not stopped in order: {0}")]
+    #[error("the core is removed, and its array was not shut down cleanly: {0}")]
     Array(#[from] DeviceError),
     #[error("{0}; the cache was written back, and begins empty")]
     Emptied(Box<Self>),

@@ -438,8 +438,10 @@ fn warnings_of_caches(
     } else if let Some(mirror) = &cache.mirror {
         warnings.extend(warning_of_copies(volume, mirror));
     } else if cache.dirty_bytes > 0 {
-        warnings
-            .push("dirty data is on one cache device only: its death would lose that data".into());
+        warnings.push(
+            "dirty data is on one cache device only: losing this device loses the dirty data"
+                .into(),
+        );
     }
     if cache.order.is_some() && cache.evictions.len() > 1 {
         let told = "cleaning=ordered keeps the order of each slice, and not of all: without its cache \

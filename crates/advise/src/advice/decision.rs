@@ -55,7 +55,7 @@ pub(super) fn of_standing(advice: &Advice) -> Option<Decision> {
 /// What a cache that nothing is lost with is worth.
 fn of_clean(found: &Found, goal: Goal) -> Decision {
     let question = format!(
-        "Does a cache that never has the only copy of anything reach {} of {} without one, and not by chance?",
+        "Does a cache without dirty data reach {} of {} without one, and not by chance?",
         factor(GAIN_MIN),
         goal.what()
     );

@@ -107,7 +107,7 @@ pub struct ResizeArgs {
     pub json: bool,
 }
 
-/// Empty the cache: what it has of the array ends, durably.
+/// Empty the cache: invalidates all cached data.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond cache purge hv0 --flush\n  \
     headpond cache purge hv0 --force --yes       # what is dirty is lost")]

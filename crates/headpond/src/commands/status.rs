@@ -12,7 +12,7 @@ use array::print_missing;
 use clients::print_clients;
 pub use copies::print_copies;
 use headpond_api::client::Client;
-use headpond_api::outcome::Exit;
+use headpond_api::outcome::{Exit, told};
 use headpond_api::place::Places;
 use headpond_block::BLOCK_BYTES;
 use headpond_daemon::loading::{Told, look, parts};
@@ -49,11 +49,18 @@ fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
 }
 
 fn all(places: &Places, as_json: bool) -> Result<Exit> {
-    let statuses: Vec<Value> =
-        places.names().iter().map(|name| status_of(places, name)).collect::<Result<_>>()?;
+    // One that does not answer hides no other.
+    let names = places.names();
+    let status = |name: &String| {
+        let unknown = |error| json!({ "name": name, "error": told(&error) });
+        status_of(places, name).unwrap_or_else(unknown)
+    };
+    let statuses: Vec<Value> = names.iter().map(status).collect();
+    let is_known = |status: &Value| status["error"].is_null();
+    let exit = if statuses.iter().all(is_known) { Exit::Ok } else { Exit::Error };
     if as_json {
         println!("{}", serde_json::to_string_pretty(&statuses)?);
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     if statuses.is_empty() {
         println!("no volumes; make one with `headpond create`");
@@ -62,7 +69,7 @@ fn all(places: &Places, as_json: bool) -> Result<Exit> {
     let columns =
         ["volume", "served", "array", "state", "cache mode"].map(|name| (name, Align::Left));
     let mut table = Table::new(columns);
-    for status in &statuses {
+    for status in statuses.iter().filter(|status| is_known(status)) {
         let is_served = status["served"].as_bool() == Some(true);
         let served = match status["loading"].is_object() {
             true => "loading",
@@ -78,7 +85,10 @@ fn all(places: &Places, as_json: bool) -> Result<Exit> {
         ]);
     }
     print!("{}", table.render());
-    Ok(Exit::Ok)
+    for status in statuses.iter().filter(|status| !is_known(status)) {
+        println!("{}: {}", text(&status["name"]), text(&status["error"]));
+    }
+    Ok(exit)
 }
 
 /// From the daemon, where it runs; else what the description says.
@@ -188,7 +198,7 @@ fn print(status: &Value) {
 fn owner_line(owner: &Value) -> Option<String> {
     let (host, state) = (owner["host"].as_str()?, owner["state"].as_str()?);
     Some(match state {
-        "held" => format!("{host}; its devices say so anew every {} ms", owner["heartbeat_ms"]),
+        "held" => format!("{host}; heartbeat {} ms", owner["heartbeat_ms"]),
         "late" => format!("{host}, late: requests wait until its devices have been looked at"),
         _ => format!("{}, which has taken over from {host}", text(&owner["to"])),
     })
@@ -250,7 +260,7 @@ pub fn name_of_act(act: &Value) -> String {
         Some("stand-in") => "giving distributed spare space what a lost member held",
         Some("growth") => "moving the array's data to more members",
         Some("array-scrub") => "looking at every stripe",
-        _ => "computing parity for the first time",
+        _ => "initial sync of the parity",
     };
     let core = act["core"].as_str().map(|core| format!(" of core {core}"));
     format!("{name}{}", core.unwrap_or_default())
@@ -433,7 +443,7 @@ mod tests {
     #[test]
     fn the_owner_is_the_host_that_has_the_devices() {
         let owner = json!({ "host": "anna", "heartbeat_ms": 250, "state": "held" });
-        let line = "anna; its devices say so anew every 250 ms";
+        let line = "anna; heartbeat 250 ms";
         assert_eq!(owner_line(&owner).as_deref(), Some(line));
         let lost = json!({ "host": "anna", "heartbeat_ms": 250, "state": "lost", "to": "berta" });
         let line = "berta, which has taken over from anna";
@@ -449,9 +459,9 @@ mod tests {
                 "elapsed_s": 10.0, "left_s": left_s,
             }))
         };
-        let text = "computing parity for the first time: 25 %, 1 GiB of 4 GiB";
+        let text = "initial sync of the parity: 25 %, 1 GiB of 4 GiB";
         assert_eq!(act(Value::Null, Value::Null), text);
-        let of_core = text.replace("time:", "time of core logs:");
+        let of_core = text.replace("parity:", "parity of core logs:");
         assert_eq!(act(30.0.into(), "logs".into()), format!("{of_core}, about 30 s left"));
     }
 

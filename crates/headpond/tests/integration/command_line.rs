@@ -127,8 +127,7 @@ fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     user.ok(&["set", "hv0", "member-deadline-ms=10000", "member-late-max=off"]);
     let expected = json!({ "read_ms": 500, "deadline_ms": 10_000, "late_max": null });
     assert_eq!(patience(&user), expected);
-    let line =
-        "peers answer a read after 0.5 s at most; a member is given up after 10 s without an";
+    let line = "reads are reconstructed after 0.5 s at most; a member fails after 10 s without an";
     assert!(user.ok(&["status", "hv0"]).contains(line));
     let ended = user.run(&["set", "hv0", "member-patience-ms=1"]);
     assert!(ended.code == 2 && ended.err.contains("it is off, or 100 to 600000"), "{}", ended.err);

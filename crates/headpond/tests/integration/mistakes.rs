@@ -239,3 +239,20 @@ fn a_device_of_another_volume_is_taken_by_force_only_and_what_is_lost_is_said_in
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["alerts"][0]["at_risk"]["bytes"], 3 * MIB);
 }
+
+#[test]
+fn a_broken_description_hides_no_other_volume_in_the_list() {
+    let user = User::new();
+    let devices = devices(&user);
+    assert_eq!(create(&user, &devices, &[]).code, 0);
+    std::fs::write(user.path("broken.toml"), "name = ").unwrap();
+    let listed = user.run(&["status"]);
+    assert_eq!(listed.code, 1, "{}", listed.err);
+    assert!(listed.out.contains("RAID 5"), "{}", listed.out);
+    assert!(listed.out.contains("broken: "), "{}", listed.out);
+    let listed = user.run(&["status", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!(listed[0]["name"], "broken");
+    assert!(listed[0]["error"].as_str().unwrap().contains("broken.toml"), "{listed}");
+    assert_eq!(listed[1]["name"], "v");
+}

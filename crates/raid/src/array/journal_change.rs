@@ -117,7 +117,7 @@ impl Array {
         self.consider_journal_change(to.map(|new| new.when))?;
         self.stop().await?;
         if self.has_torn() {
-            // By a write that was under way: then it has not stopped in order.
+            // By a write that was under way: then it has not shut down cleanly.
             return Err(JournalError::Torn { array: self.name.to_string() });
         }
         Ok(self.change_record(|record| record.journal = to.map(named)).await?)

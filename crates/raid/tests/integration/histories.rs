@@ -98,7 +98,7 @@ async fn live(
         write_some(&array, allowed, random).await;
     }
     if fate.stops {
-        // Where too much has failed it is not stopped in order, and may say so.
+        // Where too much has failed it is not shut down cleanly, and may say so.
         let _ = array.stop().await;
     }
     Ok(is_healthy)

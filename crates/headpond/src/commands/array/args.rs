@@ -31,7 +31,7 @@ pub enum ArrayCommand {
     #[command(after_help = "Example:\n  headpond array drop-journal hv0")]
     DropJournal(OfArgs),
     Scrub(ScrubArgs),
-    /// Have work on the array beside the requests rest: rebuild, growth, first parity, scrub.
+    /// Pause background work on the array: rebuild, reshape, initial sync, scrub.
     #[command(after_help = "Example:\n  headpond array pause hv0")]
     Pause(OfArgs),
     Resume(ResumeArgs),

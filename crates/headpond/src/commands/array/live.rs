@@ -179,7 +179,7 @@ pub struct OfArgs {
     /// Of a further core; of the first, where nothing is said.
     #[arg(long, value_name = "NAME")]
     core: Option<String>,
-    /// The copies that the cache lies on, instead; they are not scrubbed, grown, paced or given up
+    /// The cache mirror, instead; they are not scrubbed, grown, paced or given up
     /// this way, and have no journal.
     #[arg(long, conflicts_with = "core")]
     cache: bool,

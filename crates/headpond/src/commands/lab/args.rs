@@ -6,7 +6,7 @@ use headpond_api::outcome::Failure;
 use headpond_lab::{ArrayOf, Target};
 use std::path::{Path, PathBuf};
 
-/// Measure block devices, volumes and models like a careful article: plans, rounds, steady state,
+/// Measure block devices, volumes and models rigorously: plans, rounds, steady state,
 /// statistics, a report.
 #[derive(Subcommand)]
 pub enum LabCommand {

@@ -64,8 +64,8 @@ fn tell_devices(array: &Value) -> Vec<String> {
 fn tell_doubts(array: &Value) -> Option<String> {
     let blocks = array["doubted_blocks"].as_u64().filter(|blocks| *blocks > 0)?;
     Some(format!(
-        "parity beside {} blocks is still to be made anew after the unclean stop: what a member \
-         holds there is lost with it",
+        "suspect parity beside {} blocks after an unclean shutdown: until it is written again, a \
+         member that is lost takes what it holds there with it",
         count(blocks)
     ))
 }
@@ -93,17 +93,17 @@ fn tell_patience(patience: &Value) -> Option<String> {
     let limit = |field: &str| patience[field].as_u64();
     let seconds = |millis: u64| format!("{} s", millis as f64 / 1000.0);
     let read = match limit("read_ms") {
-        Some(millis) => format!("peers answer a read after {} at most", seconds(millis)),
-        None => "peers answer no read that is late".to_owned(),
+        Some(millis) => format!("reads are reconstructed after {} at most", seconds(millis)),
+        None => "late reads are not reconstructed".to_owned(),
     };
     let deadline =
         limit("deadline_ms").map(|millis| format!("{} without an answer", seconds(millis)));
     let late = limit("late_max").filter(|_| limit("read_ms").is_some());
-    let late = late.map(|times| format!("{times} late spells in ten minutes"));
+    let late = late.map(|times| format!("{times} timeouts in 10 min"));
     let causes: Vec<String> = deadline.into_iter().chain(late).collect();
     let end = match causes.is_empty() {
-        true => "no member is given up for being slow".to_owned(),
-        false => format!("a member is given up after {}", causes.join(", or ")),
+        true => "no member fails for being slow".to_owned(),
+        false => format!("a member fails after {}", causes.join(", or ")),
     };
     Some(format!("{read}; {end}"))
 }
@@ -125,8 +125,8 @@ fn tell_slow(member: &Value) -> Option<String> {
         state += &format!(", no answer for {:.0} s", silent_ms as f64 / 1e3);
     }
     Some(format!(
-        "member {} ({}): {} slow reads, {} of them late, {} reads answered by its peers{state}; {} \
-         slow and {} late spells in ten minutes{}",
+        "member {} ({}): {} slow reads, {} of them late, {} reads reconstructed{state}; slow {} times \
+         and {} timeouts in 10 min{}",
         member["role"],
         text(&member["device"]),
         count("slow_reads"),
@@ -254,16 +254,16 @@ mod tests {
         };
         assert_eq!(
             told(2000.into(), 30_000.into(), 8.into()),
-            "peers answer a read after 2 s at most; a member is given up after 30 s without an \
-             answer, or 8 late spells in ten minutes"
+            "reads are reconstructed after 2 s at most; a member fails after 30 s without an \
+             answer, or 8 timeouts in 10 min"
         );
         let quick = told(250.into(), Value::Null, Value::Null);
         assert_eq!(
             quick,
-            "peers answer a read after 0.25 s at most; no member is given up for being slow"
+            "reads are reconstructed after 0.25 s at most; no member fails for being slow"
         );
         let hung = told(Value::Null, 500.into(), 8.into());
-        assert!(hung.ends_with("is given up after 0.5 s without an answer"), "{hung}");
+        assert!(hung.ends_with("fails after 0.5 s without an answer"), "{hung}");
         assert_eq!(tell_patience(&Value::Null), None, "of an array without redundancy");
     }
 
@@ -278,9 +278,9 @@ mod tests {
         };
         assert_eq!(member(0, 900), None);
         assert!(member(0, 3_000).unwrap().contains("no answer for 3 s"), "to a write");
-        let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads answered by its peers, \
-                    read around now, no answer for 14 s; 5 slow and 2 late spells in ten minutes; \
-                    a read typically takes 812 us";
+        let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads reconstructed, read \
+                    around now, no answer for 14 s; slow 5 times and 2 timeouts in 10 min; a read \
+                    typically takes 812 us";
         assert_eq!(member(9, 14_200).as_deref(), Some(text));
     }
 }
