@@ -15,74 +15,53 @@
 
 #![forbid(unsafe_code)]
 
-mod acts;
-mod alerts;
-mod cached;
-mod class_setting;
-mod core_change;
-mod cores;
-mod create;
-mod cutoff;
+mod assembly;
+mod change;
 pub mod description;
-mod door;
-mod exchange;
-mod front;
-mod gate;
-mod growth;
-mod journal;
-mod label;
-mod lifecycle;
-mod members;
-mod metadata;
-mod mirror;
-mod notes;
-mod open;
-mod ownership;
-mod promises;
-mod readahead;
-mod report;
-mod settings;
-mod slicing;
-mod status;
-mod streams;
-mod tier;
+mod serving;
 mod upkeep;
 mod volume;
-mod vouch;
+mod watch;
 
-pub use acts::{ActKind, ActStatus};
-pub use alerts::{Alert, AlertKind, Risk};
-pub use class_setting::ClassSetting;
-pub use core_change::{CoreChangeError, NewCore};
-pub use cores::StripesDiffer;
-pub use create::{CreateError, CreateOptions, Destroyed};
-pub use cutoff::SeqCutoff;
+pub use assembly::cores::StripesDiffer;
+pub use assembly::create::{CreateError, CreateOptions, Destroyed};
+pub use assembly::open::{
+    Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
+};
+pub use assembly::ownership::{
+    ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, Watching,
+};
+pub use change::core_change::{CoreChangeError, NewCore};
+pub use change::exchange::{
+    CallerError, ExchangeError, Keep, Keeping, NewDevice, Reopening, Replacement,
+};
+pub use change::growth::{GrowBy, LeavingCopy};
+pub use change::journal::NewJournal;
+pub use change::lifecycle::{AttachError, DetachError, Dirty, NewCache};
+pub use change::members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
+pub use change::mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, bytes_on_copies};
+pub use change::tier::TierError;
+pub use description::class_setting::ClassSetting;
+pub use description::cutoff::SeqCutoff;
+pub use description::settings::{
+    ArraySettings, CLIENT_MEMORY, CacheSettings, ChangesByOwner, Checkpoints, ClientMemory,
+    MergeWaitSetting, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
+};
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
     FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription, check_name,
 };
-pub use door::{CoreCounts, CoreDevice};
-pub use exchange::{CallerError, ExchangeError, Keep, Keeping, NewDevice, Reopening, Replacement};
-pub use growth::{GrowBy, LeavingCopy};
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
-pub use journal::NewJournal;
-pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
-pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
-pub use metadata::{CoreFileSystem, FoundFileSystem};
-pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, bytes_on_copies};
-pub use notes::Note;
-pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
-pub use ownership::{
-    ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, Watching,
-};
-pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
-pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
-pub use settings::{
-    ArraySettings, CLIENT_MEMORY, CacheSettings, ChangesByOwner, Checkpoints, ClientMemory,
-    MergeWaitSetting, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
-};
-pub use status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
-pub use tier::TierError;
+pub use serving::door::{CoreCounts, CoreDevice};
+pub use serving::metadata::{CoreFileSystem, FoundFileSystem};
+pub use serving::readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use upkeep::{Pace, PaceError, UpkeepStatus, Work};
 pub use volume::{BusyError, CleanAllError, ScrubCacheError, SetError, StopError, Volume};
+pub use watch::acts::{ActKind, ActStatus};
+pub use watch::alerts::{Alert, AlertKind, Risk};
+pub use watch::notes::Note;
+pub use watch::report::{
+    CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,
+};
+pub use watch::status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};

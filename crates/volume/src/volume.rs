@@ -1,18 +1,18 @@
 //! The assembled volume.
 
-use crate::acts::Begun;
-use crate::cached::Cached;
-use crate::cores::{Core, Cores};
+use crate::assembly::cores::{Core, Cores};
+use crate::assembly::ownership::Ownership;
+use crate::assembly::promises::Broken;
+use crate::assembly::slicing::Slicing;
+use crate::change::members::Kept;
+use crate::description::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::description::{CacheDescription, Description, DescriptionError};
-use crate::door::CoreDevice;
-use crate::front::{Front, Held};
-use crate::members::Kept;
-use crate::metadata::Recogniser;
-use crate::notes::Note;
-use crate::ownership::Ownership;
-use crate::promises::Broken;
-use crate::settings::{ChangesByOwner, SettingChange, SettingError};
-use crate::slicing::Slicing;
+use crate::serving::cached::Cached;
+use crate::serving::door::CoreDevice;
+use crate::serving::front::{Front, Held};
+use crate::serving::metadata::Recogniser;
+use crate::watch::acts::Begun;
+use crate::watch::notes::Note;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,

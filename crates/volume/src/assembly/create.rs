@@ -1,0 +1,381 @@
+//! Making and removing volumes.
+
+use crate::Size;
+use crate::assembly::cores::{Cores, Places, Shape, StripesDiffer, identity};
+use crate::assembly::open::{Devices, is_memory};
+use crate::change::mirror::{self, MakeMirrorError};
+use crate::description::{CoreDescription, Description};
+use crate::volume::Volume;
+use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName};
+use headpond_cache::{CreateOptions as CacheOptions, OpenError};
+use headpond_raid::{
+    Contents, CreateOptions as ArrayOptions, Inspection, Integrity, Intent, JournalOptions,
+    Occupied, Prepared,
+};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// How a volume is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    pub contents: Contents,
+    pub intent: Intent,
+    pub occupied: Occupied,
+    /// Identity of the cache, where there is one: random, and never used before. The identities of
+    /// the members follow from the description's.
+    pub cache: Uuid,
+    /// From it follow the identities of the stripe journals, where there are any: random, and never
+    /// used before.
+    pub journal: Uuid,
+}
+
+/// Why there is no new volume. Refusals change nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Array(#[from] headpond_raid::CreateError),
+    #[error(transparent)]
+    Cache(#[from] headpond_cache::CreateError),
+    #[error(
+        "{device}: is the cache of volume {volume}, and may hold what its array lacks; take another device, or \
+         give that up with --force"
+    )]
+    CacheInUse { device: DeviceName, volume: uuid::Uuid },
+    #[error(
+        "{device}: is the cache of this volume, or was it before: what it holds is not taken up again; \
+         make it an empty cache with --force"
+    )]
+    CacheOfOwn { device: DeviceName },
+    #[error(
+        "{device}: is a member of array `{array}`, and holds a part of its data; take another device, or give \
+         that up with --force"
+    )]
+    CacheIsMember { device: DeviceName, array: String },
+    #[error(
+        "{device} is memory, which is lost with the power: it cannot be one of the copies of a cache; \
+         use devices that keep their contents"
+    )]
+    CopyInMemory { device: DeviceName },
+    #[error(transparent)]
+    Mirror(#[from] MakeMirrorError),
+    #[error(transparent)]
+    Stripes(#[from] StripesDiffer),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// What became of the devices of a volume that was removed.
+#[derive(Debug, Default)]
+pub struct Destroyed {
+    /// How many were of the volume, and are free now.
+    pub erased: usize,
+    /// Of those that could not be read or written: they may still say that they are of the volume.
+    pub failed: Vec<DeviceError>,
+}
+
+impl CreateError {
+    /// Whether it was refused because data could be lost.
+    pub fn is_refusal(&self) -> bool {
+        use headpond_raid::CreateError as Array;
+        matches!(
+            self,
+            Self::CacheInUse { .. }
+                | Self::CacheOfOwn { .. }
+                | Self::CacheIsMember { .. }
+                | Self::CopyInMemory { .. }
+                | Self::Mirror(MakeMirrorError::Create(
+                    Array::Member { .. } | Array::Foreign { .. } | Array::Journal { .. }
+                ))
+                | Self::Array(Array::Member { .. } | Array::Foreign { .. } | Array::Journal { .. })
+        )
+    }
+}
+
+impl Volume {
+    /// Writes the superblocks of a new volume. Cut anywhere, there is no volume or the whole one.
+    ///
+    /// # Errors
+    /// Refusals before anything is written; later those of the devices, whose superblocks are
+    /// erased then, as far as they can be written.
+    pub async fn create(
+        description: &Description,
+        devices: &Devices,
+        options: &CreateOptions,
+    ) -> Result<(), CreateError> {
+        let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
+        let has_cache = devices.cache.as_ref().is_some_and(lasts) || !devices.copies.is_empty();
+        let owner = has_cache.then_some(options.cache);
+        let plans = plans(description, devices, options, owner);
+        let mut arrays = Vec::new();
+        let mut journals = devices.journals.iter();
+        let mut records = Vec::new();
+        for (members, array) in &plans {
+            let record = headpond_raid::create::consider(members, array).await?;
+            let layout = record.layout().map_err(headpond_raid::CreateError::from)?;
+            if let Some(device) = array.journal.and_then(|_| journals.next()) {
+                headpond_raid::consider_journal(&**device, &layout, options.occupied).await?;
+                records.push((device, record));
+            }
+            arrays.push((array.uuid, Shape::planned(&layout)));
+        }
+        let facts = CoreFacts::new(&arrays, 0)?;
+        let new = cache_options(description, options.cache, &facts);
+        if let Some(cache) = &devices.cache {
+            headpond_cache::consider(&**cache, &new)?;
+            if options.occupied == Occupied::Refuse {
+                refuse_occupied(&**cache, description.uuid).await?;
+            }
+        }
+        let mirror = consider_copies(description, &devices.copies, &new, options.occupied).await?;
+        let made = async {
+            for (journal, record) in &records {
+                headpond_raid::create_journal(&***journal, record, options.occupied).await?;
+            }
+            for (members, array) in &plans {
+                headpond_raid::create(members, array).await?;
+            }
+            if let Some(cache) = &devices.cache {
+                headpond_cache::create(&**cache, &new).await?;
+            }
+            if let Some(mirror) = mirror {
+                for face in &mirror.faces {
+                    headpond_cache::create(&**face, &mirror.cache).await?;
+                }
+                headpond_raid::create(&devices.copies, &mirror.array).await?;
+            }
+            Ok(())
+        };
+        let made: Result<(), CreateError> = made.await;
+        if made.is_err() {
+            // What was written says nothing without the rest. One that fails keeps what it has.
+            Self::destroy(description, devices).await;
+        }
+        made
+    }
+
+    /// Erases the superblocks of the volume; devices that do not belong to it are left alone, and
+    /// one that fails does not keep the others from being erased.
+    pub async fn destroy(description: &Description, devices: &Devices) -> Destroyed {
+        let mut destroyed = Destroyed::default();
+        // The cache first: without it the members are refused as a volume, and nothing is half
+        // right.
+        if let Some(cache) = &devices.cache {
+            destroyed.count(erase_cache(&**cache, description.uuid).await);
+        }
+        let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+        for copy in &devices.copies {
+            let is_ours = |array| mirror.is_some_and(|mirror| mirror.uuid == array);
+            destroyed.count(erase_of_array(&**copy, is_ours).await);
+        }
+        for device in devices.journals.iter().chain(&devices.members) {
+            let is_ours = |array| description.cores().any(|(uuid, _)| uuid == array);
+            destroyed.count(erase_of_array(&**device, is_ours).await);
+        }
+        destroyed
+    }
+}
+
+impl Destroyed {
+    fn count(&mut self, outcome: Result<bool, DeviceError>) {
+        match outcome {
+            Ok(was_ours) => self.erased += usize::from(was_ours),
+            Err(error) => self.failed.push(error),
+        }
+    }
+}
+
+/// Tells whether it was the cache of this volume.
+async fn erase_cache(device: &dyn BlockDevice, volume: Uuid) -> Result<bool, DeviceError> {
+    let is_ours = match headpond_cache::load(device).await {
+        Ok(superblock) => superblock.volume == volume,
+        Err(OpenError::Device(error)) => return Err(error),
+        Err(_) => false,
+    };
+    if is_ours {
+        headpond_cache::wipe(device).await?;
+    }
+    Ok(is_ours)
+}
+
+/// Tells whether it was a member, or the stripe journal, of an array that is meant.
+async fn erase_of_array(
+    device: &dyn BlockDevice,
+    is_meant: impl Fn(Uuid) -> bool,
+) -> Result<bool, DeviceError> {
+    let journal = headpond_raid::journal_of(device).await?;
+    let member = match headpond_raid::inspect(device).await? {
+        Inspection::Member(superblock) => Some(superblock.array.uuid),
+        _ => None,
+    };
+    let is_ours = journal.into_iter().chain(member).any(is_meant);
+    if is_ours {
+        headpond_raid::erase(device).await?;
+    }
+    Ok(is_ours)
+}
+
+/// The copies of a cache that is to be.
+pub(crate) struct NewMirror {
+    pub array: ArrayOptions,
+    cache: CacheOptions,
+    /// Where the cache lies on each of them.
+    faces: Vec<Rc<dyn BlockDevice>>,
+}
+
+/// Whether the devices can be the copies of the cache, where it is to have several.
+pub(crate) async fn consider_copies(
+    description: &Description,
+    copies: &[Rc<dyn BlockDevice>],
+    cache: &CacheOptions,
+    occupied: Occupied,
+) -> Result<Option<NewMirror>, CreateError> {
+    let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+    let Some(mirror) = mirror.filter(|_| !copies.is_empty()) else { return Ok(None) };
+    let array = mirror::create_options(description, mirror, occupied);
+    for copy in copies {
+        refuse_memory(&**copy)?;
+        if occupied == Occupied::Refuse {
+            refuse_occupied(&**copy, description.uuid).await?;
+        }
+    }
+    let record = headpond_raid::create::consider(copies, &array).await?;
+    let bytes = record.layout().map_err(headpond_raid::CreateError::from)?.array_bytes();
+    let faces = mirror::windows(copies, ByteRange::at(record.data_offset, bytes));
+    // Each would choose for itself.
+    let cache = CacheOptions { unit_bytes: Some(BLOCK_BYTES as u32), ..cache.clone() };
+    for face in &faces {
+        headpond_cache::consider(&**face, &cache)?;
+    }
+    Ok(Some(NewMirror { array, cache, faces }))
+}
+
+/// A copy that is lost with the power is no copy.
+pub(crate) fn refuse_memory(device: &dyn BlockDevice) -> Result<(), CreateError> {
+    match is_memory(device) {
+        true => Err(CreateError::CopyInMemory { device: device.name().clone() }),
+        false => Ok(()),
+    }
+}
+
+/// What a cache records of what it lies in front of.
+pub(crate) struct CoreFacts {
+    /// Which arrays lie where.
+    pub identity: Uuid,
+    pub bytes: u64,
+    pub generation: u64,
+}
+
+impl CoreFacts {
+    pub fn new(arrays: &[(Uuid, Shape)], generation: u64) -> Result<Self, StripesDiffer> {
+        let shapes: Vec<Shape> = arrays.iter().map(|(_, shape)| *shape).collect();
+        let bytes = Places::of(&shapes)?.end();
+        Ok(Self { identity: identity(arrays), bytes, generation })
+    }
+
+    pub fn of(cores: &Cores) -> Self {
+        let (bytes, generation) = (cores.places.end(), cores.generation());
+        Self { identity: cores.identity(), bytes, generation }
+    }
+
+    pub fn of_prepared(cores: &[Prepared]) -> Result<Self, StripesDiffer> {
+        let of = |core: &Prepared| (core.uuid(), Shape::of(core.geometry()));
+        let arrays: Vec<_> = cores.iter().map(of).collect();
+        Self::new(&arrays, cores.iter().map(Prepared::owner_generation).sum())
+    }
+}
+
+pub(crate) fn cache_options(
+    description: &Description,
+    cache: Uuid,
+    core: &CoreFacts,
+) -> CacheOptions {
+    let line = description.cache.as_ref().map_or(BLOCK_BYTES, |cache| cache.line.bytes());
+    CacheOptions {
+        volume: description.uuid,
+        cache,
+        core: core.identity,
+        core_bytes: core.bytes,
+        generation: core.generation,
+        slices: usize::from(description.slices),
+        line_bytes: u32::try_from(line).unwrap_or(u32::MAX),
+        device_bytes: description.cache.as_ref().and_then(|cache| cache.size).map(Size::bytes),
+        unit_bytes: None,
+    }
+}
+
+/// The arrays to be made with their members, in order of address: each takes as many devices as it
+/// has members.
+fn plans<'a>(
+    description: &Description,
+    devices: &'a Devices,
+    options: &CreateOptions,
+    owner: Option<Uuid>,
+) -> Vec<(&'a [Rc<dyn BlockDevice>], ArrayOptions)> {
+    let further = &description.further_cores;
+    let names = further.iter().map(|further| description.array_name(&further.name));
+    let names = std::iter::once(description.name.clone()).chain(names);
+    let mut rest = &devices.members[..];
+    let mut plans = Vec::new();
+    for ((uuid, core), name) in description.cores().zip(names) {
+        let is_last = plans.len() == further.len();
+        let count = if is_last { rest.len() } else { core.members.len().min(rest.len()) };
+        let (members, others) = rest.split_at(count);
+        rest = others;
+        plans.push((members, array_options((name, uuid), core, options, owner)));
+    }
+    plans
+}
+
+pub(crate) fn array_options(
+    (name, uuid): (String, Uuid),
+    core: &CoreDescription,
+    options: &CreateOptions,
+    owner: Option<Uuid>,
+) -> ArrayOptions {
+    ArrayOptions {
+        name,
+        uuid,
+        level: core.raid,
+        groups: usize::from(core.groups),
+        declustered: core.declustered,
+        striping: core.striping.clone(),
+        strip_bytes: u32::try_from(core.strip.bytes()).unwrap_or(u32::MAX),
+        contents: options.contents,
+        intent: options.intent,
+        integrity: if core.integrity { Integrity::Region } else { Integrity::None },
+        occupied: options.occupied,
+        owner,
+        journal: core.journal.as_ref().map(|journal| JournalOptions {
+            uuid: Uuid::from_u128(options.journal.as_u128() ^ uuid.as_u128()),
+            when: journal.when,
+        }),
+    }
+}
+
+/// Where it is asked for, a device that is somebody's cache is refused, also one that the volume
+/// which asks had itself.
+pub(crate) async fn refuse_cache(
+    device: &dyn BlockDevice,
+    occupied: Occupied,
+    own: Uuid,
+) -> Result<(), CreateError> {
+    match headpond_cache::load(device).await {
+        Ok(superblock) if occupied == Occupied::Refuse => {
+            let (device, volume) = (device.name().clone(), superblock.volume);
+            match volume == own {
+                true => Err(CreateError::CacheOfOwn { device }),
+                false => Err(CreateError::CacheInUse { device, volume }),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) async fn refuse_occupied(cache: &dyn BlockDevice, own: Uuid) -> Result<(), CreateError> {
+    let device = || cache.name().clone();
+    refuse_cache(cache, Occupied::Refuse, own).await?;
+    if let Inspection::Member(superblock) = headpond_raid::inspect(cache).await? {
+        return Err(CreateError::CacheIsMember { device: device(), array: superblock.array.name });
+    }
+    Ok(())
+}

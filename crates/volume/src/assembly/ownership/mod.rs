@@ -1,0 +1,211 @@
+//! Who has a volume open: one process of one host.
+//!
+//! Locks of the operating system keep two processes of one host apart, and know nothing of another
+//! host that reaches the same disks. So the owner of a volume says on every device that it is there
+//! ([`record`]), again and again ([`heartbeat`]). Whoever opens the volume looks first
+//! ([`claim`]), and an owner that was stopped for too long reaches its devices no more before it
+//! knows that nobody has taken over meanwhile ([`fence`]). Decision 0026.
+//!
+//! **Invariants**
+//! - A volume without a claimant, or whose description says so, has none of this: no device is
+//!   asked anything more than without.
+//! - Nothing is written to a device that was not found to be the volume's.
+//!
+//! **Not here**: which host this is; the caller knows.
+//!
+//! **Source**: the activity test of ZFS (`multihost`, `mmp.c`). Ours waits for a lease instead of a
+//! random delay, and keeps requests back while it is late instead of suspending afterwards.
+
+mod area;
+mod claim;
+mod fence;
+mod heartbeat;
+mod promises;
+mod record;
+
+use crate::assembly::open::{Devices, is_memory};
+use crate::description::Description;
+use crate::watch::notes::Note;
+pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
+use fence::Fence;
+use headpond_block::{BlockDevice, DeviceError, Instant, Runtime};
+use headpond_raid::{Inspection, inspect_all, journals_of};
+pub(crate) use promises::Promises;
+use record::OwnerRecord;
+pub use record::{Host, Process};
+use serde::Serialize;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// An owner is certain for so many intervals since it last looked.
+const LEASE_INTERVALS: u32 = 3;
+/// Whoever wants to take over watches for so many. What an owner has sent to a device by the end of
+/// its lease has arrived there by then.
+const WATCH_INTERVALS: u32 = 4;
+const _: () = assert!(WATCH_INTERVALS > LEASE_INTERVALS);
+
+/// A volume's hold on its devices.
+#[derive(Clone, Default)]
+pub(crate) struct Ownership(Option<Rc<Fence>>);
+
+/// How sure a volume is of its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum OwnerState {
+    Held,
+    /// Requests wait until the devices have been looked at again.
+    Late,
+    /// Another host has taken over: nothing is written any more.
+    Lost {
+        to: String,
+    },
+}
+
+/// The owner, as the devices name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OwnerStatus {
+    pub host: String,
+    pub heartbeat_ms: u32,
+    #[serde(flatten)]
+    pub state: OwnerState,
+}
+
+impl Ownership {
+    /// Becomes the owner of those devices that are the volume's, and puts all of them behind the
+    /// fence.
+    ///
+    /// # Errors
+    /// Where there is another owner; nothing was changed, unless that one began at the same moment.
+    pub async fn claim(
+        runtime: &Runtime,
+        description: &Description,
+        claimant: &Claimant,
+        devices: &mut Devices,
+    ) -> Result<Self, ClaimError> {
+        let ours = belonging(runtime, description, devices).await;
+        let me = OwnerRecord {
+            volume: description.uuid,
+            token: claimant.token,
+            host: claimant.host.clone(),
+            sequence: 0,
+            interval_ms: description.heartbeat_ms,
+            is_held: true,
+            promises: Promises::default(),
+        };
+        let volume = &description.name;
+        let attempt = claim::Attempt { runtime, volume, claimant, me: &me, devices: &ours };
+        let claimed = attempt.carry_out().await?;
+        let ownership = Self(Some(Fence::new(runtime, me, claimed.promises, claimed.since)));
+        for place in devices.lasting_mut() {
+            let is_claimed = claimed.devices.iter().any(|device| Rc::ptr_eq(device, place));
+            let since = is_claimed.then_some(claimed.since);
+            *place = ownership.guard_since(Rc::clone(place), since);
+        }
+        Ok(ownership)
+    }
+
+    /// The device behind the fence, as long as anybody has it. Its record is kept alive from the
+    /// first write on.
+    pub fn guard(&self, device: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+        self.guard_since(device, None)
+    }
+
+    fn guard_since(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        claimed: Option<Instant>,
+    ) -> Rc<dyn BlockDevice> {
+        let Some(fence) = self.0.as_ref().filter(|_| !is_memory(&*device)) else { return device };
+        let (device, new) = fence.guard(device, claimed);
+        if let Some(new) = new {
+            heartbeat::begin(fence, new);
+        }
+        device
+    }
+
+    /// Whether another owner has taken over.
+    pub fn is_lost(&self) -> bool {
+        self.0.as_ref().is_some_and(|fence| fence.is_lost())
+    }
+
+    /// Nobody has the volume open any more. Requests must have ended.
+    pub async fn release(&self) {
+        if let Some(fence) = self.0.as_ref().filter(|fence| !fence.is_lost()) {
+            heartbeat::release(fence).await;
+        }
+    }
+
+    /// What the devices said that this cache had promised; `None` where they are not asked.
+    pub fn promises_told(&self, cache: Uuid) -> Option<Promises> {
+        self.0.as_ref().map(|fence| Promises::of(cache, &fence.told))
+    }
+
+    /// Has the devices say from now on what the cache has promised, and say it now, stably.
+    pub async fn tell_promises(&self, source: impl Fn() -> Promises + 'static) {
+        if let Some(fence) = &self.0 {
+            fence.promises.replace(Some(Box::new(source)));
+            heartbeat::say_now(fence).await;
+        }
+    }
+
+    pub fn status(&self) -> Option<OwnerStatus> {
+        let fence = self.0.as_ref()?;
+        let (host, heartbeat_ms) = (fence.me.host.name.clone(), fence.me.interval_ms);
+        Some(OwnerStatus { host, heartbeat_ms, state: fence.state() })
+    }
+}
+
+/// The devices that say that they are this volume's. One that cannot be read, or not by the
+/// deadline of members, counts as absent from now on: it may answer yet, and name another owner.
+async fn belonging(
+    runtime: &Runtime,
+    description: &Description,
+    devices: &mut Devices,
+) -> Vec<Rc<dyn BlockDevice>> {
+    let patience = description.array.patience();
+    let cores: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
+    let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+    let mirror: Vec<Uuid> = mirror.iter().map(|mirror| mirror.uuid).collect();
+    let (mut ours, mut absent) = (Vec::new(), Vec::new());
+    for (given, arrays) in [(&mut devices.members, &cores), (&mut devices.copies, &mirror)] {
+        let looks = inspect_all(runtime, std::mem::take(given), patience).await;
+        let looks = looks.into_iter().map(|(device, look)| {
+            let is_it =
+                |look| matches!(look, Inspection::Member(it) if arrays.contains(&it.array.uuid));
+            (device, look.map(is_it))
+        });
+        sort_out(looks, given, &mut ours, &mut absent);
+    }
+    if let Some(device) = &devices.cache
+        && let Ok(superblock) = headpond_cache::load(&**device).await
+        && superblock.volume == description.uuid
+    {
+        ours.push(Rc::clone(device));
+    }
+    let looks = journals_of(runtime, std::mem::take(&mut devices.journals), patience).await;
+    let is_it = |array: Option<Uuid>| array.is_some_and(|array| cores.contains(&array));
+    let looks = looks.into_iter().map(|(device, look)| (device, look.map(is_it)));
+    sort_out(looks, &mut devices.journals, &mut ours, &mut absent);
+    devices.absent.extend(absent);
+    ours.retain(|device| !is_memory(&**device));
+    ours
+}
+
+/// Devices by whether something of the volume was found on them, or nothing could be.
+fn sort_out(
+    looks: impl Iterator<Item = (Rc<dyn BlockDevice>, Result<bool, DeviceError>)>,
+    given: &mut Vec<Rc<dyn BlockDevice>>,
+    ours: &mut Vec<Rc<dyn BlockDevice>>,
+    absent: &mut Vec<Note>,
+) {
+    for (device, look) in looks {
+        match look {
+            Ok(true) => {
+                ours.push(Rc::clone(&device));
+                given.push(device);
+            }
+            Ok(false) => given.push(device),
+            Err(error) => absent.push(Note::of_member(device.name().as_str(), error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Giving a volume further cores while it is served, and taking them away.
+//!
+//! A cache knows blocks by addresses, and those change: it is written back and taken away before,
+//! and put back empty afterwards.
+//!
+//! Add: 1. the devices become an array, which nobody uses yet; 2. the caller keeps the description
+//! that names it; 3. requests are held for a moment; 4. the core has its place behind the others.
+//! Remove: 1. work beside the requests ends; 2. the caller keeps the description without the core;
+//! 3. requests are held; 4. the core loses its place, and those behind it move up; 5. its array is
+//! stopped, with all that it holds.
+//!
+//! **Invariants**
+//! - There is no cache while the cores change, and nobody puts one there meanwhile.
+//! - A core that does not come leaves its devices to whoever wants them.
+//! - A removed core can be opened as a volume of its own.
+
+use crate::CreateError;
+use crate::assembly::cores::{Core, Cores, Shape, StripesDiffer};
+use crate::assembly::create::{CoreFacts, CreateOptions, array_options, cache_options};
+use crate::assembly::open::begin;
+use crate::change::exchange::{CallerError, Keep};
+use crate::change::lifecycle::{AttachError, DetachError, Dirty, check_below, check_dirt};
+use crate::change::tier::TierError;
+use crate::description::{Description, DescriptionError, FurtherCoreDescription};
+use crate::volume::{BusyError, Volume};
+use headpond_block::{BlockDevice, BufferPool, DeviceError};
+use headpond_raid::{AssembleError, AssembleOptions, Occupied, Tuning, prepare};
+use std::cell::Cell;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// An array that may become a core.
+pub struct NewCore {
+    described: FurtherCoreDescription,
+    core: Rc<Core>,
+    members: Vec<Rc<dyn BlockDevice>>,
+    /// Whether a description that was kept may name it.
+    is_named: Cell<bool>,
+}
+
+/// Why the cores are what they were, or what else went wrong when they were changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CoreChangeError {
+    #[error("{volume} has no further core {name}{known}")]
+    NoCore { volume: String, name: String, known: String },
+    #[error(
+        "the core has logical blocks of {core} bytes, and clients of {volume} were told {offered}: attach \
+         its members so that they show smaller ones"
+    )]
+    LogicalBlock { volume: String, core: u32, offered: u32 },
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    #[error(transparent)]
+    Stripes(#[from] StripesDiffer),
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error("the new core cannot be used: {0}")]
+    Assemble(#[from] AssembleError),
+    /// Nothing was changed.
+    #[error("the cache could not be put in front of other cores: {0}")]
+    Unfit(AttachError),
+    /// The same.
+    #[error("the caches are in the way: {0}")]
+    InTheWay(#[from] DetachError),
+    #[error("the cores stay as they were: an array could not record that one leaves: {0}")]
+    Record(DeviceError),
+    #[error("the cores stay as they were: the description could not be kept: {0}")]
+    Keep(CallerError),
+    #[error("the core is removed, and its array was not shut down cleanly: {0}")]
+    Array(#[from] DeviceError),
+    #[error("{0}; the cache was written back, and begins empty")]
+    Emptied(Box<Self>),
+    #[error(
+        "the cores are changed, and the cache could not be put back: {0}; the volume goes on without, \
+         attach one"
+    )]
+    Cacheless(AttachError),
+    #[error(
+        "{change}; and the cache could not be put back: {back}; the volume goes on without, attach one"
+    )]
+    Neither { change: Box<Self>, back: AttachError },
+    #[error("the tier in memory was not put back: {0}")]
+    Tier(#[from] TierError),
+    #[error(transparent)]
+    Busy(#[from] BusyError),
+}
+
+impl CoreChangeError {
+    /// Whether nothing was changed, because data could be lost or the cores do not fit together.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Create(error) => error.is_refusal(),
+            Self::Unfit(error) => error.is_refusal(),
+            Self::InTheWay(error) => error.is_refusal(),
+            Self::NoCore { .. }
+            | Self::LogicalBlock { .. }
+            | Self::Description(_)
+            | Self::Stripes(_)
+            | Self::Busy(_) => true,
+            Self::Assemble(_)
+            | Self::Record(_)
+            | Self::Keep(_)
+            | Self::Array(_)
+            | Self::Emptied(_)
+            | Self::Cacheless(_)
+            | Self::Neither { .. }
+            | Self::Tier(_) => false,
+        }
+    }
+}
+
+impl NewCore {
+    /// The devices are no members of anything any more, as far as they answer.
+    async fn give_up(&self) {
+        let _ = self.core.array.stop().await;
+        for member in &self.members {
+            let _ = headpond_raid::erase(&**member).await;
+        }
+    }
+}
+
+impl Volume {
+    /// Makes devices the array of a further core; what was on them is lost. The volume does not use
+    /// it yet.
+    ///
+    /// # Errors
+    /// Why it cannot be; refusals change nothing.
+    pub async fn make_core(
+        &self,
+        described: FurtherCoreDescription,
+        members: Vec<Rc<dyn BlockDevice>>,
+        options: &CreateOptions,
+        pool: BufferPool,
+    ) -> Result<NewCore, CoreChangeError> {
+        let _change = self.begin_change()?;
+        let description = self.description_with_core(&described);
+        description.check()?;
+        let guard = |device| self.ownership.guard(device);
+        let members: Vec<_> = members.into_iter().map(guard).collect();
+        let name = description.array_name(&described.name);
+        let array = array_options((name, described.uuid), &described.core, options, None);
+        let record = headpond_raid::create::consider(&members, &array).await;
+        let record = record.map_err(CreateError::from)?;
+        let layout = record.layout().map_err(headpond_raid::CreateError::from);
+        let planned = Shape::planned(&layout.map_err(CreateError::from)?);
+        let cores = self.cores();
+        let mut arrays = cores.arrangement();
+        arrays.push((described.uuid, planned));
+        let facts = CoreFacts::new(&arrays, cores.generation())?;
+        self.consider_cache(&description, &cores, &facts)?;
+        let offered = self.geometry().logical_block_bytes;
+        if record.logical_block_bytes > offered {
+            let (volume, core) = (description.name, record.logical_block_bytes);
+            return Err(CoreChangeError::LogicalBlock { volume, core, offered });
+        }
+        headpond_raid::create(&members, &array).await.map_err(CreateError::from)?;
+        let how = AssembleOptions {
+            uuid: Some(described.uuid),
+            tuning: Tuning::with_pool(pool),
+            ..AssembleOptions::default()
+        };
+        let (array, _) = begin(prepare(&self.runtime, members.clone(), how).await?).await?;
+        description.array.apply_to(&array);
+        let core = Core::new(described.id, described.name.clone(), array, &self.runtime);
+        Ok(NewCore { described, core, members, is_named: Cell::new(false) })
+    }
+
+    fn description_with_core(&self, core: &FurtherCoreDescription) -> Description {
+        let mut description = self.description();
+        description.further_cores.push(core.clone());
+        description
+    }
+
+    fn description_without_core(&self, id: u16) -> Description {
+        let mut description = self.description();
+        description.further_cores.retain(|core| core.id != id);
+        description
+    }
+
+    /// Gives a new core its place, under load; the cache that is put back is to be known as
+    /// `identity`. `keep` is given the description that names the core before it is used.
+    ///
+    /// # Errors
+    /// Why not, or what else went wrong: the volume tells which cores and which cache it has, and
+    /// that is to be kept anew. A core that did not come is no array any more.
+    pub async fn add_core(
+        &self,
+        new: NewCore,
+        identity: Uuid,
+        keep: Keep<'_>,
+    ) -> Result<(), CoreChangeError> {
+        // Held until its devices are free as well, where it does not come.
+        let change = self.begin_change();
+        let added = match &change {
+            Ok(_) => self.try_to_add(&new, identity, keep).await,
+            Err(_) => Ok(()),
+        };
+        if !new.is_named.get() {
+            new.give_up().await;
+        }
+        change?;
+        added
+    }
+
+    async fn try_to_add(
+        &self,
+        new: &NewCore,
+        identity: Uuid,
+        keep: Keep<'_>,
+    ) -> Result<(), CoreChangeError> {
+        let description = self.description_with_core(&new.described);
+        description.check()?;
+        let cores = self.cores().with(Rc::clone(&new.core))?;
+        self.consider_cache(&description, &cores, &CoreFacts::of(&cores))?;
+        self.without_caches(identity, keep, self.put_core(new, keep)).await
+    }
+
+    async fn put_core(&self, new: &NewCore, keep: Keep<'_>) -> Result<(), CoreChangeError> {
+        new.is_named.set(true);
+        let kept = self.keep_before(&self.description_with_core(&new.described), keep).await;
+        kept.map_err(|(error, is_back)| {
+            new.is_named.set(!is_back);
+            error
+        })?;
+        let held = self.front.hold().await;
+        // Not before: another one may have grown.
+        let cores = self.cores().with(Rc::clone(&new.core)).expect("their stripes stay");
+        self.replace_cores(cores, &held);
+        self.description.borrow_mut().further_cores.push(new.described.clone());
+        self.begin_upkeep();
+        Ok(())
+    }
+
+    /// Takes a further core away, under load; answers with what it was. Requests to it fail from
+    /// then on. Its array has all that was written, and its devices are free. `keep` is given the
+    /// description without it before, and the cache that is put back is to be known as `identity`.
+    ///
+    /// # Errors
+    /// Why not, or what else went wrong: the volume tells which cores and which cache it has, and
+    /// that is to be kept anew.
+    pub async fn remove_core(
+        &self,
+        name: &str,
+        identity: Uuid,
+        keep: Keep<'_>,
+    ) -> Result<FurtherCoreDescription, CoreChangeError> {
+        let _change = self.begin_change()?;
+        let description = self.description();
+        let named = description.further_cores.iter().find(|core| core.name == name);
+        let Some(described) = named.cloned() else {
+            let known: Vec<&str> = description.further_cores.iter().map(|it| &*it.name).collect();
+            let known = match known.is_empty() {
+                true => String::new(),
+                false => format!("; there are: {}", known.join(", ")),
+            };
+            let (volume, name) = (description.name, name.to_owned());
+            return Err(CoreChangeError::NoCore { volume, name, known });
+        };
+        let description = self.description_without_core(described.id);
+        let rest = self.cores().without(described.id);
+        self.consider_cache(&description, &rest, &CoreFacts::of(&rest))?;
+        self.without_caches(identity, keep, self.take_core(&described, keep)).await?;
+        Ok(described)
+    }
+
+    async fn take_core(
+        &self,
+        described: &FurtherCoreDescription,
+        keep: Keep<'_>,
+    ) -> Result<(), CoreChangeError> {
+        let cores = self.cores();
+        let leaving = cores.iter().map(|(core, _)| core).find(|core| core.id == described.id);
+        let leaving = Rc::clone(leaving.expect("the description names what there is"));
+        // Its description is kept as it is now: nobody takes a role from here on.
+        leaving.upkeep.stop().await;
+        if let Err(error) = self.let_core_go(&leaving, keep).await {
+            leaving.upkeep.begin_again();
+            return Err(error);
+        }
+        let held = self.front.hold().await;
+        // Not before: another one may have grown.
+        self.replace_cores(self.cores().without(described.id), &held);
+        self.description.replace(self.description_without_core(described.id));
+        drop(held);
+        Ok(leaving.array.stop().await?)
+    }
+
+    /// What is recorded and kept before a core goes.
+    async fn let_core_go(&self, leaving: &Core, keep: Keep<'_>) -> Result<(), CoreChangeError> {
+        if leaving.array.owner().is_some() {
+            // Alone it would be refused for a cache that it lacks.
+            leaving.array.set_owner(None).await.map_err(CoreChangeError::Record)?;
+        }
+        let generation = leaving.array.owner_generation();
+        if generation > 0 && self.description.borrow().cache.is_some() {
+            // That of all of them does not fall: a copy of the cache that was lost would be newer.
+            let first = Rc::clone(&self.cores().first().array);
+            first.raise_owner_generation(generation).await.map_err(CoreChangeError::Record)?;
+        }
+        let kept = self.keep_before(&self.description_without_core(leaving.id), keep).await;
+        kept.map_err(|(error, _)| error)
+    }
+
+    /// What cannot be kept is not to come true, whatever of it was. Whether what was kept before is
+    /// again, stands beside the error.
+    async fn keep_before(
+        &self,
+        next: &Description,
+        keep: Keep<'_>,
+    ) -> Result<(), (CoreChangeError, bool)> {
+        match keep(next).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let is_back = keep(&self.description()).await.is_ok();
+                Err((CoreChangeError::Keep(error), is_back))
+            }
+        }
+    }
+
+    /// What can be said against the cache in front of other cores, while it is as it was.
+    fn consider_cache(
+        &self,
+        description: &Description,
+        cores: &Cores,
+        facts: &CoreFacts,
+    ) -> Result<(), CoreChangeError> {
+        let Some(cached) = self.cached() else { return Ok(()) };
+        check_below(description, cores).map_err(CoreChangeError::Unfit)?;
+        let options = cache_options(description, Uuid::nil(), facts);
+        headpond_cache::consider(&*cached.device, &options)
+            .map_err(|error| CoreChangeError::Unfit(CreateError::from(error).into()))?;
+        Ok(check_dirt(&cached, Dirty::Clean)?)
+    }
+
+    /// Changes what lies below the caches. They are written back before, and empty afterwards.
+    async fn without_caches(
+        &self,
+        identity: Uuid,
+        keep: Keep<'_>,
+        change: impl Future<Output = Result<(), CoreChangeError>>,
+    ) -> Result<(), CoreChangeError> {
+        let exchange = async {
+            if self.cached().is_none() {
+                return change.await;
+            }
+            let device = self.take_cache(Dirty::Clean).await?.expect("there is a cache");
+            let changed = change.await;
+            let described = self.described_cache()?;
+            let put = self.put_new(device.clone(), described, identity, Occupied::Overwrite, keep);
+            let Err(back) = put.await else {
+                return changed.map_err(|change| CoreChangeError::Emptied(Box::new(change)));
+            };
+            self.leave_device(device, keep).await;
+            match changed {
+                Ok(()) => Err(CoreChangeError::Cacheless(back)),
+                Err(change) => Err(CoreChangeError::Neither { change: Box::new(change), back }),
+            }
+        };
+        self.below_tier(Dirty::Clean, exchange).await
+    }
+}

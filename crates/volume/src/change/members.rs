@@ -1,0 +1,562 @@
+//! Who joins and leaves the arrays of a volume that is served.
+
+use crate::assembly::cores::{Core, StripesDiffer};
+use crate::assembly::create::{refuse_cache, refuse_memory};
+use crate::change::mirror::{CACHE_COPIES, Mirror};
+use crate::description::{CoreDescription, Description, FIRST_CORE};
+use crate::upkeep::{Pace, PaceError};
+use crate::volume::{BusyError, CleanAllError, Volume};
+use headpond_block::BlockDevice;
+use headpond_cache::format::superblock::CORE_BYTES_MAX;
+use headpond_raid::create::refuse_occupied;
+use headpond_raid::superblock::RoleState;
+use headpond_raid::{
+    ArrayStatus, CreateError, GrowError, Inspection, JournalError, MemberError, Occupied,
+    ReturnError, Role,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Why the members of an array stay as they are.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeMembersError {
+    #[error("{volume} has no core {core}; `status` lists them")]
+    NoCore { volume: String, core: String },
+    #[error("the cache of {volume} has no copies: `cache attach` with several devices makes some")]
+    NoCopies { volume: String },
+    #[error("{volume} has no member or spare {device}; `status` lists them")]
+    NoMember { volume: String, device: String },
+    #[error(transparent)]
+    Busy(#[from] BusyError),
+    #[error(
+        "array `{array}` has no redundancy: a scrub would have nothing to compare, or to mend from"
+    )]
+    NoRedundancy { array: String },
+    #[error("{device} has a role: `headpond array replace` gives it to another device")]
+    InUse { device: String },
+    #[error(
+        "{device} is a spare, and has no role: `headpond array remove {volume} {device}{of}` lets go of it"
+    )]
+    Spare { volume: String, device: String, of: String },
+    #[error(
+        "{device} is out of use: `headpond array re-add {volume} {device}{of}` has it back, `add-spare` \
+         gives its place to another device"
+    )]
+    OutOfUse { volume: String, device: String, of: String },
+    #[error(
+        "{device} was {place} of this array before: `headpond array re-add` has a member back that was \
+         away, --force overwrites it"
+    )]
+    Former { device: String, place: String },
+    #[error(transparent)]
+    Pace(#[from] PaceError),
+    #[error(
+        "{volume} has several cores behind one cache, which knows where each of them lies: detach the \
+         cache or the tier first, and attach it when the array has changed"
+    )]
+    CachedCores { volume: String },
+    #[error(
+        "{volume} has a cache of several slices, to which the larger array would deal out its stripes \
+         in another way: detach the cache first, and attach it again as soon as the array grows"
+    )]
+    CachedSlices { volume: String },
+    #[error("{volume} would have {bytes} bytes, and a cache can lie in front of {CORE_BYTES_MAX}")]
+    CachedSize { volume: String, bytes: u64 },
+    #[error(
+        "the cache of {volume} has data from before an unclean stop that is not on the array yet: \
+         `headpond flush {volume}`, and then once more"
+    )]
+    Replayed { volume: String },
+    #[error(transparent)]
+    Clean(#[from] CleanAllError),
+    #[error(
+        "the change of the array is recorded, and it could not be put together again: {cause}; \
+         `headpond stop {volume}` and `headpond serve {volume}` have it go on"
+    )]
+    Reopen { volume: String, cause: String },
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+    #[error(transparent)]
+    Stripes(#[from] StripesDiffer),
+    #[error(transparent)]
+    Occupied(#[from] CreateError),
+    #[error(transparent)]
+    Copy(#[from] crate::CreateError),
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    #[error(transparent)]
+    Return(#[from] ReturnError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// A device that is to join an array.
+pub struct NewMember {
+    /// What the description is to call it.
+    pub word: String,
+    pub device: Rc<dyn BlockDevice>,
+    /// Random, and never used before.
+    pub uuid: Uuid,
+    /// Whether what is on it may be overwritten.
+    pub occupied: Occupied,
+}
+
+/// A device that comes back to an array.
+pub struct ReturningMember {
+    /// What the description calls it, or is to.
+    pub word: String,
+    pub device: Rc<dyn BlockDevice>,
+    /// Random, and never used before.
+    pub uuid: Uuid,
+}
+
+/// What drives do not take, even where they try again for themselves.
+const SILENT_MS: u64 = 2000;
+
+/// Whoever keeps the description.
+pub struct DescriptionKeeper {
+    /// Is told when it has changed without a command.
+    pub keep: Box<dyn Fn(&Description)>,
+    /// The name of a device, by what the description calls it.
+    pub name_of: Box<dyn Fn(&str) -> String>,
+}
+
+/// The keeper, where there is one.
+#[derive(Default)]
+pub(crate) struct Kept {
+    keeper: RefCell<Option<DescriptionKeeper>>,
+}
+
+impl Kept {
+    pub(crate) fn tell(&self, description: &Description) {
+        if let Some(keeper) = &*self.keeper.borrow() {
+            (keeper.keep)(description);
+        }
+    }
+
+    pub(crate) fn name_of(&self, word: &str) -> String {
+        let keeper = self.keeper.borrow();
+        keeper.as_ref().map_or_else(|| word.to_owned(), |keeper| (keeper.name_of)(word))
+    }
+}
+
+impl Volume {
+    /// Has the description kept by `keeper`.
+    pub fn keep_description(&self, keeper: DescriptionKeeper) {
+        self.kept.keeper.replace(Some(keeper));
+        if self.settle_journals() {
+            self.kept.tell(&self.description());
+        }
+    }
+
+    /// The names of what the arrays have open: members, spares, stripe journals, and the copies of
+    /// a cache.
+    pub fn array_devices(&self) -> Vec<String> {
+        let cores = self.cores();
+        let devices = cores.iter().flat_map(|(core, _)| core.array.devices());
+        let copies = self.mirror().ok().into_iter().flat_map(|mirror| mirror.core.array.devices());
+        let devices = devices.chain(copies);
+        let mut names: Vec<String> = devices.map(|device| device.name().to_string()).collect();
+        let arrays = cores.iter().filter_map(|(core, _)| core.array.status().journal);
+        names.extend(arrays.filter_map(|journal| journal.device).map(|it| it.to_string()));
+        names
+    }
+
+    /// Members that somebody has waited for longer than drives take.
+    pub fn silent_devices(&self) -> Vec<String> {
+        let cores = self.cores();
+        let arrays = cores.iter().map(|(core, _)| core.array.status());
+        let copies = self.mirror().ok().map(|mirror| mirror.core.array.status());
+        let members = arrays.chain(copies).flat_map(|array| array.members);
+        let silent = members.filter(|member| member.answers.unanswered_ms >= SILENT_MS);
+        let told = silent.map(|member| {
+            let seconds = member.answers.unanswered_ms / 1000;
+            format!("{} for {seconds} s", member.device.as_deref().unwrap_or("a member"))
+        });
+        told.collect()
+    }
+
+    /// Makes a device a spare of a core. It takes the place of the next member that is lost, or of
+    /// one that is.
+    ///
+    /// # Errors
+    /// Where the device cannot be a member; it is then as it was, unless it failed itself.
+    pub async fn add_spare(
+        &self,
+        core: Option<&str>,
+        new: NewMember,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.array_of(core)?;
+        self.join(&core, new).await?;
+        core.upkeep.wake();
+        Ok(())
+    }
+
+    /// Gives the role of a member to a spare: to `with`, which becomes one, or to one that stands
+    /// by. The member keeps its role until the spare holds everything.
+    ///
+    /// # Errors
+    /// Where there is no such member or spare.
+    pub async fn replace_member(
+        &self,
+        core: Option<&str>,
+        member: &str,
+        with: Option<NewMember>,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.array_of(core)?;
+        let role = self.role_on(&core, member)?;
+        let spare = match with {
+            Some(new) => Some(self.join(&core, new).await?),
+            None => None,
+        };
+        core.array.assign_spare(role, spare).await?;
+        core.upkeep.wake();
+        Ok(())
+    }
+
+    /// Has a member that was out of use come back: what was written without it is written to it.
+    /// Answers how many bytes at most.
+    ///
+    /// # Errors
+    /// Where it has no role to come back to, or may hold or lack what nobody knows of. It is then
+    /// as it was, unless it failed itself.
+    pub async fn re_add_member(
+        &self,
+        core: Option<&str>,
+        returning: ReturningMember,
+    ) -> Result<u64, ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.array_of(core)?;
+        if core.name == CACHE_COPIES {
+            return self.return_copy(&core, returning).await;
+        }
+        let name = returning.device.name().to_string();
+        let device = self.ownership.guard(returning.device);
+        let rows = core.array.re_add(device, returning.uuid).await?;
+        self.describe_spare(&core, &name, returning.word);
+        core.upkeep.wake();
+        Ok(rows * u64::from(core.array.layout().strip_bytes()))
+    }
+
+    /// Takes a member out of use.
+    ///
+    /// # Errors
+    /// Where there is no such member, or the array would not survive that.
+    pub async fn fail_member(
+        &self,
+        core: Option<&str>,
+        member: &str,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.array_of(core)?;
+        let role = self.role_on(&core, member)?;
+        Ok(core.array.fail(role).await?)
+    }
+
+    /// Lets go of a spare, or of a member that is out of use.
+    ///
+    /// # Errors
+    /// Where the device has a role, or is none of ours.
+    pub async fn remove_member(
+        &self,
+        core: Option<&str>,
+        device: &str,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.array_of(core)?;
+        if let Some(uuid) = core.array.spare_on(device) {
+            return self.remove_spare(&core, device, uuid).await;
+        }
+        if core
+            .array
+            .status()
+            .members
+            .iter()
+            .any(|it| it.state == RoleState::Active && it.device.as_deref() == Some(device))
+        {
+            return Err(ChangeMembersError::InUse { device: device.into() });
+        } else if !self.lists_of(&core, |lists| lists.names(device, &self.kept)) {
+            return Err(self.no_member(device));
+        }
+        self.forget_device(&core, device);
+        Ok(())
+    }
+
+    /// A start refuses a device that is listed and carries no label: the list comes first.
+    async fn remove_spare(
+        &self,
+        core: &Core,
+        device: &str,
+        uuid: Uuid,
+    ) -> Result<(), ChangeMembersError> {
+        let word = self.lists_of(core, |lists| lists.word_of(device, &self.kept));
+        self.forget_device(core, device);
+        self.kept.tell(&self.description());
+        let removed = core.array.remove_spare(uuid).await;
+        if removed.is_err() && core.array.spare_on(device).is_some() {
+            // This one alone: another spare may have taken a role meanwhile.
+            self.lists_of(core, |lists| lists.spares.extend(word));
+        }
+        Ok(removed?)
+    }
+
+    pub(crate) fn forget_device(&self, core: &Core, device: &str) {
+        self.lists_of(core, |lists| lists.forget(device, &self.kept));
+    }
+
+    /// Looks at every stripe of a core's array from now on, beside the requests.
+    ///
+    /// # Errors
+    /// Where there is no such core, or nothing that its data could be compared with.
+    pub fn scrub_array(&self, core: Option<&str>) -> Result<(), ChangeMembersError> {
+        let core = self.core(core)?;
+        let array = &core.array;
+        if array.layout().redundancy() == 0 {
+            return Err(ChangeMembersError::NoRedundancy { array: array.name().to_string() });
+        }
+        core.upkeep.scrub();
+        Ok(())
+    }
+
+    /// Stops the work on a core's array beside the requests, or lets it go on.
+    ///
+    /// # Errors
+    /// Where there is no such core.
+    pub fn pause_upkeep(
+        &self,
+        core: Option<&str>,
+        is_paused: bool,
+    ) -> Result<(), ChangeMembersError> {
+        self.array_of(core)?.upkeep.pause(is_paused);
+        Ok(())
+    }
+
+    /// Says how fast that work may go.
+    ///
+    /// # Errors
+    /// Where there is no such core, or the ceiling is below the floor.
+    pub fn set_pace(
+        &self,
+        core: Option<&str>,
+        change: impl FnOnce(Pace) -> Pace,
+    ) -> Result<(), ChangeMembersError> {
+        let core = self.core(core)?;
+        let pace = change(core.upkeep.pace());
+        pace.check()?;
+        core.upkeep.set_pace(pace);
+        self.core_description(&core, |described| described.upkeep = pace);
+        Ok(())
+    }
+
+    /// Has the description follow what the work beside the requests does.
+    pub(crate) fn follow_exchanges(&self) {
+        for (core, _) in self.cores().iter() {
+            let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
+            let id = core.id;
+            core.upkeep.when_exchanged(Box::new(move |status, old| {
+                if let Some(described) = description.borrow_mut().core_mut(id) {
+                    described.lists().follow(status, old, &kept);
+                }
+                kept.tell(&description.borrow());
+            }));
+        }
+        self.follow_copies();
+    }
+
+    /// The same for the copies of the cache.
+    pub(crate) fn follow_copies(&self) {
+        let Some(mirror) = self.cached().and_then(|cached| cached.mirror.clone()) else { return };
+        let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
+        mirror.core.upkeep.when_exchanged(Box::new(move |status, old| {
+            if let Some(cache) = &mut description.borrow_mut().cache {
+                let follow = |members: &mut _, spares: &mut _| {
+                    Lists { members, spares }.follow(status, old, &kept);
+                };
+                cache.change_copies(follow);
+            }
+            kept.tell(&description.borrow());
+        }));
+    }
+
+    async fn join(&self, core: &Core, mut new: NewMember) -> Result<Uuid, ChangeMembersError> {
+        new.device = self.ownership.guard(new.device);
+        core.array.consider_spare(&*new.device)?;
+        if new.occupied == Occupied::Refuse {
+            refuse_what_is_on(core, &*new.device).await?;
+        }
+        if core.name == CACHE_COPIES {
+            refuse_memory(&*new.device)?;
+            refuse_cache(&*new.device, new.occupied, self.description().uuid).await?;
+        }
+        let name = new.device.name().to_string();
+        core.array.add_spare(new.device, new.uuid).await?;
+        self.describe_spare(core, &name, new.word);
+        Ok(new.uuid)
+    }
+
+    /// A copy of the cache has no marks that say what it lacks: it is given everything.
+    async fn return_copy(
+        &self,
+        core: &Core,
+        returning: ReturningMember,
+    ) -> Result<u64, ChangeMembersError> {
+        let ReturningMember { word, device, uuid } = returning;
+        let is_ours = matches!(
+            headpond_raid::inspect(&*device).await.map_err(MemberError::from)?,
+            Inspection::Member(found) if found.array.uuid == core.array.uuid()
+        );
+        if !is_ours {
+            let (array, device) = (core.array.name().to_string(), device.name().clone());
+            return Err(ReturnError::Foreign { array, device }.into());
+        }
+        self.join(core, NewMember { word, device, uuid, occupied: Occupied::Overwrite }).await?;
+        core.upkeep.wake();
+        Ok(core.array.layout().array_bytes())
+    }
+
+    /// Devices that were spares are listed as members.
+    pub(crate) fn members_have_joined(&self, core: &Core) {
+        let status = core.array.status();
+        self.lists_of(core, |mut lists| lists.follow(&status, None, &self.kept));
+    }
+
+    pub(crate) fn describe_spare(&self, core: &Core, name: &str, word: String) {
+        self.lists_of(core, |lists| {
+            if !lists.names(name, &self.kept) {
+                lists.spares.push(word);
+            }
+        });
+    }
+
+    /// A core, or the copies of the cache.
+    fn array_of(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
+        match name {
+            Some(CACHE_COPIES) => Ok(Rc::clone(&self.mirror()?.core)),
+            name => self.core(name),
+        }
+    }
+
+    fn mirror(&self) -> Result<Rc<Mirror>, ChangeMembersError> {
+        let mirror = self.cached().and_then(|cached| cached.mirror.clone());
+        mirror.ok_or_else(|| ChangeMembersError::NoCopies { volume: self.description().name })
+    }
+
+    pub(crate) fn core(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
+        let cores = self.cores();
+        let mut all = cores.iter().map(|(core, _)| core);
+        let is_it = |core: &&Rc<Core>| match name {
+            None => core.id == FIRST_CORE,
+            Some(name) => core.name == name,
+        };
+        all.find(is_it).cloned().ok_or_else(|| ChangeMembersError::NoCore {
+            volume: self.description().name,
+            core: name.unwrap_or_default().into(),
+        })
+    }
+
+    pub(crate) fn core_description<T>(
+        &self,
+        core: &Core,
+        look: impl FnOnce(&mut CoreDescription) -> T,
+    ) -> T {
+        let mut description = self.description.borrow_mut();
+        look(description.core_mut(core.id).expect("every core is described"))
+    }
+
+    fn lists_of<T>(&self, core: &Core, look: impl FnOnce(Lists<'_>) -> T) -> T {
+        if core.name != CACHE_COPIES {
+            return self.core_description(core, |described| look(described.lists()));
+        }
+        let mut description = self.description.borrow_mut();
+        let cache = description.cache.as_mut().expect("a cache is described");
+        let looked = cache.change_copies(|members, spares| look(Lists { members, spares }));
+        looked.expect("the copies are described")
+    }
+
+    /// The role of a member that is in use.
+    fn role_on(&self, core: &Core, device: &str) -> Result<Role, ChangeMembersError> {
+        if let Some(role) = core.array.role_on(device) {
+            return Ok(role);
+        }
+        let (volume, name) = (self.description().name, device.to_owned());
+        let of = match &*core.name {
+            CACHE_COPIES => " --cache".into(),
+            first if first == volume => String::new(),
+            further => format!(" --core {further}"),
+        };
+        if core.array.spare_on(device).is_some() {
+            return Err(ChangeMembersError::Spare { volume, device: name, of });
+        }
+        match self.lists_of(core, |lists| lists.names(device, &self.kept)) {
+            true => Err(ChangeMembersError::OutOfUse { volume, device: name, of }),
+            false => Err(self.no_member(device)),
+        }
+    }
+
+    pub(crate) fn no_member(&self, device: &str) -> ChangeMembersError {
+        let volume = self.description().name;
+        ChangeMembersError::NoMember { volume, device: device.into() }
+    }
+}
+
+/// Refuses a device that is not empty; of one that was a member of this array once, it says so.
+pub(crate) async fn refuse_what_is_on(
+    core: &Core,
+    device: &dyn BlockDevice,
+) -> Result<(), ChangeMembersError> {
+    match refuse_occupied(device).await {
+        Err(CreateError::Member { device, uuid, place, .. }) if uuid == core.array.uuid() => {
+            Err(ChangeMembersError::Former { device: device.to_string(), place })
+        }
+        looked => Ok(looked?),
+    }
+}
+
+/// The devices of an array that the description names.
+struct Lists<'a> {
+    members: &'a mut Vec<String>,
+    spares: &'a mut Vec<String>,
+}
+
+impl CoreDescription {
+    fn lists(&mut self) -> Lists<'_> {
+        Lists { members: &mut self.members, spares: &mut self.spares }
+    }
+}
+
+impl Lists<'_> {
+    fn names(&self, device: &str, kept: &Kept) -> bool {
+        self.word_of(device, kept).is_some()
+    }
+
+    /// What is listed of that device.
+    fn word_of(&self, device: &str, kept: &Kept) -> Option<String> {
+        let mut words = self.spares.iter().chain(&*self.members);
+        words.find(|word| kept.name_of(word) == device).cloned()
+    }
+
+    fn forget(self, device: &str, kept: &Kept) {
+        self.members.retain(|word| kept.name_of(word) != device);
+        self.spares.retain(|word| kept.name_of(word) != device);
+    }
+
+    /// A spare has taken a role; `old` had it, where somebody had. Devices that were lost before
+    /// are listed until every role has a member.
+    fn follow(&mut self, status: &ArrayStatus, old: Option<&str>, kept: &Kept) {
+        let active = |word: &String| {
+            let (name, mut members) = (kept.name_of(word), status.members.iter());
+            members.any(|it| it.state == RoleState::Active && it.device.as_ref() == Some(&name))
+        };
+        let (taken, spares) = self.spares.drain(..).partition(active);
+        *self.spares = spares;
+        let taken: Vec<String> = taken;
+        self.members.extend(taken);
+        self.members.retain(|word| old != Some(kept.name_of(word).as_str()));
+        if self.members.iter().filter(|name| active(name)).count() == status.members.len() {
+            self.members.retain(active);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What changes an open volume, one command at a time: caches, cores, members, journals, copies.
+//!
+//! **Invariant**: a change holds requests only while what lies below them is exchanged.
+
+pub(crate) mod core_change;
+pub(crate) mod exchange;
+pub(crate) mod growth;
+pub(crate) mod journal;
+pub(crate) mod lifecycle;
+pub(crate) mod members;
+pub(crate) mod mirror;
+pub(crate) mod tier;

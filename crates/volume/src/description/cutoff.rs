@@ -1,0 +1,165 @@
+//! The setting of the sequential cutoff.
+
+use crate::Size;
+use crate::serving::streams::Growth;
+use headpond_cache::CutoffPolicy;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+const POLICIES: [(&str, CutoffPolicy); 3] = [
+    ("always", CutoffPolicy::Always),
+    ("full", CutoffPolicy::Full),
+    ("never", CutoffPolicy::Never),
+];
+/// Open CAS's range.
+pub(crate) const THRESHOLD_MIN: Size = Size(1 << 10);
+pub(crate) const THRESHOLD_MAX: Size = Size(4_194_181 << 10);
+const PROMOTION_COUNT_MAX: u32 = 65_535;
+
+/// When a sequential stream goes past the cache.
+///
+/// It reads and writes itself as a table; a word stands for its policy, and a size for the policy
+/// `always` with that threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Form")]
+pub struct SeqCutoff {
+    pub policy: CutoffPolicy,
+    /// Contiguous bytes that a stream puts into the cache before.
+    pub threshold: Size,
+    /// Contiguous requests after which random requests no longer displace a stream that is shorter
+    /// than the threshold.
+    pub promotion_count: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Form {
+    Word(String),
+    Table(Table),
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Table {
+    policy: String,
+    threshold: Size,
+    promotion_count: u32,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let SeqCutoff { threshold, promotion_count, .. } = SeqCutoff::default();
+        Self { policy: "full".into(), threshold, promotion_count }
+    }
+}
+
+impl Default for SeqCutoff {
+    fn default() -> Self {
+        Self { policy: CutoffPolicy::Full, threshold: Size(1 << 20), promotion_count: 8 }
+    }
+}
+
+impl SeqCutoff {
+    pub const NEVER: Self =
+        Self { policy: CutoffPolicy::Never, threshold: Size(1 << 20), promotion_count: 8 };
+
+    /// Whatever the filling of the cache is.
+    pub fn always(threshold: Size) -> Self {
+        Self { policy: CutoffPolicy::Always, threshold, ..Self::NEVER }
+    }
+
+    pub(crate) fn growth(&self) -> Growth {
+        Growth { requests: self.promotion_count, bytes: self.threshold.bytes() }
+    }
+
+    fn checked(self) -> Result<Self, String> {
+        if !(THRESHOLD_MIN..=THRESHOLD_MAX).contains(&self.threshold) {
+            let found = self.threshold;
+            return Err(format!("a threshold is {THRESHOLD_MIN} to {THRESHOLD_MAX}, not {found}"));
+        }
+        if !(1..=PROMOTION_COUNT_MAX).contains(&self.promotion_count) {
+            let found = self.promotion_count;
+            return Err(format!("a promotion count is 1 to {PROMOTION_COUNT_MAX}, not {found}"));
+        }
+        Ok(self)
+    }
+
+    /// The same with another policy, by its word or by a size.
+    fn with_word(self, word: &str) -> Result<Self, String> {
+        if let Some((_, policy)) = POLICIES.iter().find(|(name, _)| *name == word) {
+            return Ok(Self { policy: *policy, ..self });
+        }
+        let known = "it is one of: always, full, never, or a size such as 1M, which is always";
+        let threshold = word.parse::<Size>().map_err(|_| known.to_owned())?;
+        Self { policy: CutoffPolicy::Always, threshold, ..self }.checked()
+    }
+}
+
+impl TryFrom<Form> for SeqCutoff {
+    type Error = String;
+
+    fn try_from(form: Form) -> Result<Self, String> {
+        match form {
+            Form::Word(word) => word.parse(),
+            Form::Table(Table { policy, threshold, promotion_count }) => {
+                let plain = Self { policy: CutoffPolicy::Full, threshold, promotion_count };
+                plain.checked()?.with_word(&policy)
+            }
+        }
+    }
+}
+
+impl FromStr for SeqCutoff {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        Self::default().with_word(word)
+    }
+}
+
+impl fmt::Display for SeqCutoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = POLICIES.iter().find(|(_, policy)| *policy == self.policy);
+        let (name, _) = found.expect("every policy has a name");
+        match self.policy {
+            CutoffPolicy::Never => f.write_str(name),
+            _ => write!(f, "{name} after {}", self.threshold),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<SeqCutoff, String> {
+        let table: toml::Table = format!("v = {text}").parse().unwrap();
+        table["v"].clone().try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+
+    #[test]
+    fn a_word_a_size_and_a_table_say_the_same() {
+        assert_eq!(read("\"never\""), Ok(SeqCutoff::NEVER));
+        assert_eq!(read("\"full\""), Ok(SeqCutoff::default()));
+        let table = "{ policy = \"always\", threshold = \"2M\" }";
+        assert_eq!(read(table), read("\"2M\""));
+        assert_eq!(read("{ policy = \"2M\" }"), Ok(SeqCutoff::always(Size(2 << 20))));
+        let odd = SeqCutoff { promotion_count: 3, ..SeqCutoff::always(Size(4096)) };
+        let written = toml::to_string(&odd).unwrap();
+        assert_eq!(toml::from_str::<SeqCutoff>(&written).unwrap(), odd, "{written}");
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        for (text, part) in [
+            ("\"fast\"", "always, full, never"),
+            ("\"0\"", "1K to"),
+            ("{ threshold = \"8T\" }", "not 8T"),
+            ("{ promotion_count = 0 }", "1 to 65535"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Acts that take long, and how far they are: what somebody who waits wants to know.
+//!
+//! **Invariant**: an act is told of for as long as somebody waits for it or it goes on by itself,
+//! and no longer.
+
+use crate::assembly::cores::Core;
+use crate::description::FIRST_CORE;
+use crate::volume::Volume;
+use headpond_block::{Instant, Runtime};
+use serde::Serialize;
+use std::cell::Cell;
+
+/// What goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActKind {
+    /// All that is dirty is written to the array: for a flush, before a cache goes away, or since a
+    /// mode without dirty data is set.
+    Cleaning,
+    /// All that the cache holds is read.
+    Scrubbing,
+    /// Parity is computed that never was.
+    Parity,
+    /// A spare is given what a role of the array holds.
+    Rebuild,
+    /// Distributed spare space is given what a lost member held.
+    StandIn,
+    /// Every stripe of the array is looked at.
+    ArrayScrub,
+    /// The data of the array moves to more members.
+    Growth,
+}
+
+/// An act under way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ActStatus {
+    pub act: ActKind,
+    /// The core that is concerned, where it is not the first, or all of them.
+    pub core: Option<String>,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    pub elapsed_s: f64,
+    /// Should it go on as it has; `None` as long as nothing is done, and while it rests.
+    pub left_s: Option<f64>,
+}
+
+/// Since when an act is under way, and how much was to be done then.
+#[derive(Default)]
+pub(crate) struct Begun(Cell<Option<(Instant, u64)>>);
+
+/// Ends what it stands for.
+pub(crate) struct Act<'a>(Option<&'a Begun>);
+
+impl Begun {
+    /// An act within another one of its kind is part of that.
+    pub fn begin(&self, runtime: &Runtime, total_bytes: u64) -> Act<'_> {
+        if self.0.get().is_some() {
+            return Act(None);
+        }
+        self.0.set(Some((runtime.now(), total_bytes)));
+        Act(Some(self))
+    }
+
+    /// Of what goes on by itself: begins where there is something to do, and ends where there is
+    /// not.
+    fn follow(&self, runtime: &Runtime, left_bytes: u64) {
+        let since = self.0.get().unwrap_or_else(|| (runtime.now(), left_bytes));
+        self.0.set((left_bytes > 0).then_some(since));
+    }
+
+    /// How far it is, with so much left to do.
+    fn status(&self, runtime: &Runtime, act: ActKind, left_bytes: u64) -> Option<ActStatus> {
+        let (since, total_bytes) = self.0.get()?;
+        let done_bytes = total_bytes.saturating_sub(left_bytes);
+        let elapsed_s = runtime.now().since(since).as_secs_f64();
+        Some(ActStatus::new(act, (done_bytes, total_bytes), elapsed_s))
+    }
+}
+
+impl Drop for Act<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.0 {
+            begun.0.set(None);
+        }
+    }
+}
+
+impl ActStatus {
+    fn new(act: ActKind, (done_bytes, total_bytes): (u64, u64), elapsed_s: f64) -> Self {
+        Self::gone_on(act, 0, (done_bytes, total_bytes), elapsed_s)
+    }
+
+    /// Of which `begun_bytes` had been done before the time that has elapsed.
+    pub(crate) fn gone_on(
+        act: ActKind,
+        begun_bytes: u64,
+        (done_bytes, total_bytes): (u64, u64),
+        elapsed_s: f64,
+    ) -> Self {
+        let left = total_bytes.saturating_sub(done_bytes) as f64;
+        let done = done_bytes.saturating_sub(begun_bytes);
+        let left_s = (done > 0).then(|| elapsed_s * left / done as f64);
+        Self { act, core: None, done_bytes, total_bytes, elapsed_s, left_s }
+    }
+}
+
+impl Volume {
+    /// From now on it is told how far the cleaning is of what is dirty now.
+    pub(crate) fn begin_cleaning(&self) -> Act<'_> {
+        self.cleaning.begin(&self.runtime, self.unwritten_bytes())
+    }
+
+    pub(crate) fn begin_scrubbing(&self) -> Act<'_> {
+        self.scrubbing.begin(&self.runtime, self.unread_bytes())
+    }
+
+    /// What the array lacks, or may lack after a power cut.
+    fn unwritten_bytes(&self) -> u64 {
+        self.caches().map(|cached| cached.dirty_bytes()).sum()
+    }
+
+    fn unread_bytes(&self) -> u64 {
+        self.cached().map_or(0, |cached| cached.scrub_left_bytes())
+    }
+
+    /// From now on it is told how far a cache is whose mode makes no dirty data, where it has some.
+    pub(crate) fn follow_draining(&self) -> u64 {
+        let draining = self.caches().filter(|cached| cached.is_draining());
+        let left_bytes = draining.map(|cached| cached.dirty_bytes()).sum();
+        self.draining.follow(&self.runtime, left_bytes);
+        left_bytes
+    }
+
+    pub(crate) fn acts(&self) -> Vec<ActStatus> {
+        let runtime = &self.runtime;
+        let undrained = self.follow_draining();
+        let draining = || self.draining.status(runtime, ActKind::Cleaning, undrained);
+        let cleaning = self.cleaning.status(runtime, ActKind::Cleaning, self.unwritten_bytes());
+        let cleaning = cleaning.or_else(draining);
+        let scrubbing = self.scrubbing.status(runtime, ActKind::Scrubbing, self.unread_bytes());
+        let cores = self.cores();
+        let upkeep = cores.iter().filter_map(|(core, _)| core.upkeep_act(runtime));
+        let copies = self.caches().filter_map(|cached| cached.mirror.clone());
+        let copies = copies.filter_map(|mirror| mirror.core.upkeep_act(runtime));
+        cleaning.into_iter().chain(scrubbing).chain(upkeep).chain(copies).collect()
+    }
+}
+
+impl Core {
+    fn upkeep_act(&self, runtime: &Runtime) -> Option<ActStatus> {
+        let core = (self.id != FIRST_CORE).then(|| self.name.clone());
+        Some(ActStatus { core, ..self.upkeep.act(runtime)? })
+    }
+}
