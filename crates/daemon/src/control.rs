@@ -117,7 +117,8 @@ impl Asking {
         }
     }
 
-    async fn send(&self, wish: Wish) -> Answer {
+    /// The same however many wait.
+    pub async fn send(&self, wish: Wish) -> Answer {
         let gone = || failed("the volume is being stopped".into());
         let (reply, answer) = oneshot::channel();
         self.messages.send(Message { wish, reply }).await.map_err(|_| gone())?;

@@ -14,7 +14,7 @@ use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::requests::{FlushPace, StopBody};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
-use headpond_nbd::server::{Exports, Server};
+use headpond_nbd::server::{Exports, Server, StopError};
 use headpond_volume::{SetError, SettingChange, Volume};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -29,8 +29,8 @@ use tokio::sync::mpsc;
 pub struct Desk {
     pub volume: Rc<Volume>,
     pub server: Rc<Server>,
-    pub recording: Recording,
-    pub looks: Recording,
+    pub recording: Rc<Recording>,
+    pub looks: Rc<Recording>,
     pub runtime: Runtime,
     pub listeners: Vec<Rc<dyn Listener>>,
     pub files: Files,
@@ -38,7 +38,7 @@ pub struct Desk {
     pub exports: Rc<Exports>,
     pub pool: BufferPool,
     pub pulse: Arc<Pulse>,
-    pub work: Work,
+    pub work: Rc<Work>,
     pub end: End,
 }
 
@@ -64,6 +64,9 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 /// Who stays longer than that has not just left.
 const LEAVING_TIME: Duration = Duration::from_millis(500);
 const LEAVING_POLL: Duration = Duration::from_millis(5);
+/// In a stop, for commands that change nothing any more, and for a recording.
+const COMMANDS_TIME: Duration = Duration::from_secs(5);
+const RECORDING_TIME: Duration = Duration::from_secs(10);
 /// Clients that are named where they are in the way.
 const NAMED_MAX: usize = 5;
 
@@ -179,27 +182,27 @@ impl Desk {
 /// The end, by the rules of `docs/serving.md`.
 impl Desk {
     async fn stop(&self, body: &StopBody) -> Result<()> {
-        if self.is_closing() {
-            self.until_over().await;
-            return self.outcome().map(drop);
-        }
         if body.wait {
             self.work.until_done().await;
         }
         if !body.force {
-            self.refuse_stop().await?;
+            self.refuse_stop(body.wait).await?;
         }
         if body.flush {
-            self.flush(FlushPace::Max).await?;
+            let flushed = self.flush(FlushPace::Max).await;
+            // Another stop may have ended it.
+            if !self.is_closing() {
+                flushed?;
+            }
         }
         if !body.force {
             // Somebody may have come meanwhile.
-            self.refuse_stop().await?;
+            self.refuse_stop(body.wait).await?;
         }
         if self.is_closing() {
-            return Err(Failure::refused("the volume is being stopped by another command"));
+            self.until_over().await;
+            return self.outcome().map(drop);
         }
-        self.end_recordings().await?;
         let closed = self.close().await;
         let error = closed.as_ref().err().map(told);
         self.end.stage.replace(Stage::Over(error));
@@ -207,27 +210,38 @@ impl Desk {
         closed
     }
 
-    async fn refuse_stop(&self) -> Result<()> {
-        let peers = self.clients_that_stay().await;
+    /// `waits`: for commands that have begun meanwhile.
+    async fn refuse_stop(&self, waits: bool) -> Result<()> {
+        loop {
+            let peers = self.clients_that_stay().await;
+            let commands = self.work.names();
+            if self.is_closing() || peers.is_empty() && commands.is_empty() {
+                return Ok(());
+            }
+            if peers.is_empty() && waits {
+                self.work.until_done().await;
+                continue;
+            }
+            return Err(self.in_the_way(&peers, &commands));
+        }
+    }
+
+    fn in_the_way(&self, peers: &[String], commands: &[&str]) -> anyhow::Error {
         let mut reasons = Vec::new();
         if !peers.is_empty() {
             let named = peers[..peers.len().min(NAMED_MAX)].join(", ");
             let more = if peers.len() > NAMED_MAX { ", ..." } else { "" };
             reasons.push(format!("{} connected ({named}{more})", counted(peers.len(), "client")));
         }
-        let commands = self.work.names();
         if !commands.is_empty() {
             reasons.push(format!("under way: `{}`", commands.join("`, `")));
         }
-        if reasons.is_empty() {
-            return Ok(());
-        }
         let name = self.volume.name();
-        Err(Failure::refused(format!(
+        Failure::refused(format!(
             "{name} is in use; {}: disconnect clients first, --wait waits for commands, and --force ends \
              both, which loses nothing that was answered",
             reasons.join("; ")
-        )))
+        ))
     }
 
     /// Who is connected; not who has gone a moment ago, of which nothing has been noticed yet.
@@ -244,41 +258,46 @@ impl Desk {
         }
     }
 
-    async fn end_recordings(&self) -> Result<()> {
-        if self.looks.output().is_some() {
-            // Whoever looks is told.
-            let _ = self.looks.stop().await;
-        }
-        if self.recording.output().is_some() {
-            self.recording.stop().await?;
-        }
-        Ok(())
-    }
-
-    /// Commands end first, then clients: what they were told is done is then in the volume.
+    /// Commands end first, then clients: what they were told is done is then in the volume. What
+    /// fails on the way is told in the end, and keeps nothing behind it from being done.
     async fn close(&self) -> Result<()> {
         self.go_on_to("commands");
         self.volume.end_flushes().await;
-        self.work.until_done().await;
+        // One that hangs in a device that it looks at has changed nothing, and changes nothing now.
+        let end = self.runtime.now() + COMMANDS_TIME;
+        let work = Rc::clone(&self.work);
+        let _ = self.runtime.deadline(end, async move { work.until_done().await }).await;
+        self.go_on_to("the recording to be complete");
+        let end = self.runtime.now() + RECORDING_TIME;
+        let ending = end_recordings(Rc::clone(&self.looks), Rc::clone(&self.recording));
+        let recorded = match self.runtime.deadline(end, ending).await {
+            Ok(recorded) => recorded,
+            Err(_) => Err(anyhow!("the recording was not complete within {RECORDING_TIME:?}")),
+        };
         self.go_on_to("clients to take their answers, and devices to flush");
         let served = self.server.stop().await;
         if self.volume.is_taken_over() {
             // Nothing can be flushed here any more, as the alert says; what is dirty is not ours.
-            return Ok(());
+            return recorded;
         }
         let context =
             "its daemon ends all the same, and the next start takes up what the cache holds";
-        served.context(context)?;
+        if matches!(served, Err(StopError::Hanging { .. })) {
+            // What a client waits for, the volume would wait for.
+            return served.context(context);
+        }
         self.go_on_to("the cache to keep its state, and the array to be recorded as clean");
-        self.volume.stop().await.context(context)?;
+        let stopped = self.volume.stop().await;
         self.go_on_to("files of the state folder");
-        if let Some(cache) = self.volume.status().cache {
+        if let (Ok(()), Some(cache)) = (&stopped, self.volume.status().cache) {
             let name = self.volume.description().name;
             if let Err(error) = self.files.note_left(name, cache.unsafe_bytes()).await {
                 eprintln!("headpond: note: {error:#}: `status` will not know what is dirty");
             }
         }
-        Ok(())
+        stopped.context(context)?;
+        served.context(context)?;
+        recorded
     }
 
     /// How it ended.
@@ -325,6 +344,17 @@ impl Desk {
                 self.pulse.wait_for(self.held_up_by());
             }
         }
+    }
+}
+
+/// Whoever looks is told.
+async fn end_recordings(looks: Rc<Recording>, recording: Rc<Recording>) -> Result<()> {
+    if looks.output().is_some() {
+        let _ = looks.stop().await;
+    }
+    match recording.output() {
+        Some(_) => recording.stop().await.map(drop),
+        None => Ok(()),
     }
 }
 

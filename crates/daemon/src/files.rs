@@ -4,6 +4,7 @@
 
 use anyhow::{Result, anyhow};
 use headpond_api::place::Places;
+use headpond_block::LocalFuture;
 use headpond_volume::Description;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
@@ -33,42 +34,42 @@ impl Files {
     ///
     /// # Errors
     /// Where the folder cannot be written.
-    pub async fn save(&self, description: Description) -> Result<()> {
-        self.in_turn(move |places| places.save(&description)).await
+    pub fn save(&self, description: Description) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |places| places.save(&description))
     }
 
     /// Keeps what only the cache device holds of a volume that is not served any more.
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub async fn note_left(&self, name: String, dirty_bytes: u64) -> Result<()> {
-        self.in_turn(move |places| places.note_left(&name, dirty_bytes)).await
+    pub fn note_left(&self, name: String, dirty_bytes: u64) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |places| places.note_left(&name, dirty_bytes))
     }
 
     /// Whether a volume of this name is described that is not the core `uuid` alone.
     ///
     /// # Errors
     /// Where nobody looks any more.
-    pub async fn is_taken(&self, name: String, uuid: Uuid) -> Result<bool> {
+    pub fn is_taken(&self, name: String, uuid: Uuid) -> LocalFuture<'static, Result<bool>> {
         // One that has got a cache since is more than that.
         let is_core_alone =
             move |it: Description| it.uuid == uuid && it.cache.is_none() && it.tier.is_none();
         let look = move |places: &Places| {
             Ok(places.exists(&name) && !places.load(&name).is_ok_and(is_core_alone))
         };
-        self.in_turn(look).await
+        self.in_turn(look)
     }
 
     /// Removes a description, where there is one.
     ///
     /// # Errors
     /// Where it cannot be removed.
-    pub async fn forget_if_there(&self, name: String) -> Result<()> {
+    pub fn forget_if_there(&self, name: String) -> LocalFuture<'static, Result<()>> {
         let forget = move |places: &Places| match places.exists(&name) {
             true => places.forget(&name),
             false => Ok(()),
         };
-        self.in_turn(forget).await
+        self.in_turn(forget)
     }
 
     /// What was to be written before has been.
@@ -77,14 +78,19 @@ impl Files {
         let _ = self.in_turn(|_| Ok(())).await;
     }
 
-    async fn in_turn<T: Send + 'static>(
+    /// Takes its place in the order now, and not when the answer is waited for.
+    fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Places) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    ) -> LocalFuture<'static, Result<T>> {
         let (tell, done) = oneshot::channel();
         // Nobody may want to know any more.
         let work = Box::new(move |places: &Places| drop(tell.send(work(places))));
-        self.work.send(work).map_err(|_| anyhow!("the thread that writes files has ended"))?;
-        done.await.map_err(|_| anyhow!("the thread that writes files has ended"))?
+        let sent = self.work.send(work);
+        let ended = || anyhow!("the thread that writes files has ended");
+        Box::pin(async move {
+            sent.map_err(|_| ended())?;
+            done.await.map_err(|_| ended())?
+        })
     }
 }

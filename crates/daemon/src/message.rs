@@ -53,7 +53,8 @@ impl Wish {
             Self::RemoveCore(_) => "core remove",
             Self::Array(_) => "array",
             Self::Status | Self::Stats | Self::ResetStats | Self::Set { .. } => return None,
-            Self::StartRecording(_) | Self::StopRecording | Self::Look(_) => return None,
+            Self::StartRecording(_) => "trace record",
+            Self::StopRecording | Self::Look(_) => return None,
             Self::Stop(_) => return None,
         })
     }

@@ -11,7 +11,6 @@ use super::loading::{LoadTeller, look};
 use super::pulse::Pulse;
 use super::recording::Recording;
 use super::serving::Data;
-use super::work::Work;
 use crate::device::{DeviceSpec, Opener};
 use crate::export::{self, Address};
 use crate::host;
@@ -19,7 +18,7 @@ use anyhow::{Context, Result};
 use headpond_api::Client;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
-use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime, memory};
+use headpond_block::{BlockDevice, BufferPool, Listener, LocalFuture, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
@@ -107,7 +106,7 @@ impl Data {
         places.forget_left(&description.name)?;
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
         let files = Files::new(places.clone())?;
-        keep_description(&volume, &runtime, &files);
+        keep_description(&volume, &files);
         let volume = Rc::new(volume);
         let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
         let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
@@ -122,8 +121,8 @@ impl Data {
         let server = Server::new(runtime.clone(), lent, offered, limits);
         let listeners = listen(places, &ring, &description)?;
         let pulse = Arc::new(Pulse::new());
-        let recording = Recording::new(watched, description.name.clone());
-        let looks = Recording::new(looked_at, description.name.clone());
+        let recording = Rc::new(Recording::new(watched, description.name.clone()));
+        let looks = Rc::new(Recording::new(looked_at, description.name.clone()));
         let desk = Rc::new(Desk {
             volume,
             server: Rc::new(server),
@@ -136,7 +135,7 @@ impl Data {
             exports,
             pool,
             pulse: Arc::clone(&pulse),
-            work: Work::default(),
+            work: Rc::default(),
             end: End::default(),
         });
         keep_watch(&desk);
@@ -149,15 +148,15 @@ impl Data {
 
 /// What the volume changes by itself, when a spare has taken the place of a member, outlives the
 /// daemon as well.
-fn keep_description(volume: &Volume, runtime: &Runtime, files: &Files) {
-    let (runtime, files) = (runtime.clone(), files.clone());
-    let keep = move |description: &Description| {
-        let (files, description) = (files.clone(), description.clone());
-        drop(runtime.spawn(async move {
-            if let Err(error) = files.save(description).await {
+fn keep_description(volume: &Volume, files: &Files) {
+    let files = files.clone();
+    let keep = move |description: &Description| -> LocalFuture<'static, ()> {
+        let saving = files.save(description.clone());
+        Box::pin(async move {
+            if let Err(error) = saving.await {
                 eprintln!("headpond: error: the description could not be saved: {error:#}");
             }
-        }));
+        })
     };
     let name_of = |word: &str| match word.parse::<DeviceSpec>() {
         Ok(spec) => spec.device_name(),

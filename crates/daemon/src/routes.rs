@@ -16,7 +16,7 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use headpond_api::Refusal;
 use headpond_api::outcome::Exit;
-use headpond_api::requests::SetBody;
+use headpond_api::requests::{SetBody, StopBody};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub fn routes(asking: Asking) -> Router {
         .route("/v1/stats/reset", plain(|| Wish::ResetStats))
         .route("/v1/settings", settings())
         .route("/v1/flush", wish(Wish::Flush))
-        .route("/v1/stop", wish(Wish::Stop))
+        .route("/v1/stop", stop())
         .route("/v1/cache/attach", wish(Wish::AttachCache))
         .route("/v1/cache/scrub", plain(|| Wish::ScrubCache))
         .route("/v1/cache/detach", wish(Wish::DetachCache))
@@ -93,6 +93,13 @@ fn array_routes() -> Router<Asking> {
 fn wish<B: DeserializeOwned + Send + 'static>(make: fn(B) -> Wish) -> MethodRouter<Asking> {
     post(async move |State(to): State<Asking>, Body(body): Body<B>| {
         respond(to.ask(make(body)).await)
+    })
+}
+
+/// Whatever else waits: it may be what ends that.
+fn stop() -> MethodRouter<Asking> {
+    post(async move |State(to): State<Asking>, Body(body): Body<StopBody>| {
+        respond(to.send(Wish::Stop(body)).await)
     })
 }
 

@@ -36,8 +36,9 @@ impl Data {
         // Who asked something meanwhile is told that there is nobody any more; what was granted
         // before may still come to its end.
         drop(messages);
-        control.stop(&runtime).await?;
+        // While the control thread still heeds signals.
         desk.files.written().await;
+        control.stop(&runtime).await?;
         desk.outcome()
     }
 }

@@ -16,9 +16,10 @@ use serde_json::Value;
 pub fn run(places: &Places, args: &StopArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
     // What is in memory is cleaned before the volume is closed: while it is served it can be told
-    // how far that is. Where the daemon does not say what it has, it is asked to stop all the same.
+    // how far that is. Where the daemon does not say what it has, or is to stop whatever happens,
+    // it does so as it closes.
     let status: Value = client.get("/v1/status").unwrap_or_default();
-    let is_memory = |cache: &str| status[cache]["lost_on_power"] == true;
+    let is_memory = |cache: &str| status[cache]["lost_on_power"] == true && !args.force;
     let flush = args.flush || is_memory("cache") || is_memory("tier");
     let body = StopBody { flush, wait: args.wait, force: args.force };
     waiting::post(&client, "/v1/stop", &body)?;

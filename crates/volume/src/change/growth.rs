@@ -106,7 +106,7 @@ impl Volume {
         }
         joined?;
         // A kill from here on must find the new devices listed.
-        self.kept.tell(&self.description());
+        self.kept.tell(&self.description()).await;
         self.clean_replayed().await?;
         let held = self.front.hold().await;
         // What it does may wait for a cache, and that for the ground.
@@ -210,7 +210,7 @@ impl Volume {
         if let Some(device) = &device {
             self.forget_device(core, device.name().as_str());
         }
-        self.kept.tell(&self.description());
+        self.kept.tell(&self.description()).await;
         if let Some(device) = device {
             headpond_raid::erase_unlisted(&self.runtime, device).await;
         }

@@ -53,14 +53,14 @@ impl Volume {
         let described = JournalDescription::of(new.word, when);
         let kept = self.description();
         self.core_description(&core, |core| core.name_as_well(&described));
-        self.kept.tell(&self.description());
+        self.kept.tell(&self.description()).await;
         let to = Some((options, described, Rc::clone(&device)));
         let changed = self.change_journal(&core, to, pool).await;
         if let Err(Unchanged::AsBefore(_)) = &changed {
             let before = kept.cores().find(|(uuid, _)| *uuid == core.array.uuid());
             let before = before.and_then(|(_, core)| core.journal.clone());
             self.core_description(&core, |core| core.journal = before);
-            self.kept.tell(&self.description());
+            self.kept.tell(&self.description()).await;
             // Where that fails it says of itself what the array does not.
             erase_unlisted(&self.runtime, device).await;
         }
@@ -108,7 +108,7 @@ impl Volume {
             });
         }
         self.core_description(core, |core| core.journal = described);
-        self.kept.tell(&self.description());
+        self.kept.tell(&self.description()).await;
         self.put_together_again(core, device, pool, &held).await.map_err(Unchanged::InDoubt)?;
         drop((held, ground));
         if let Some(before) = before {

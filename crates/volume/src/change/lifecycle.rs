@@ -24,7 +24,7 @@ use crate::volume::{BusyError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, BufferPool, DeviceError, DeviceName};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
-use headpond_cache::{Mode, SliceConfig, Superblock, wipe};
+use headpond_cache::{CleanError, Mode, SliceConfig, Superblock, wipe};
 use headpond_raid::Occupied;
 use std::rc::Rc;
 use std::time::Duration;
@@ -409,14 +409,20 @@ impl Volume {
     async fn drain_and_hold(&self, cached: &Cached, dirty: Dirty) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
         let _act = self.begin_cleaning();
+        // What is lost is what cannot be written, and not what there was no time for.
+        let is_lost = |cleaned: &Result<(), CleanError>| {
+            may_lose && matches!(cleaned, Err(CleanError::Core { .. }))
+        };
         let cleaned = cached.drain(&self.runtime).await;
-        if !may_lose {
+        if !is_lost(&cleaned) {
             cleaned.map_err(CleanAllError::from)?;
         }
         let held = self.front.hold().await;
         let cleaned = cached.drain(&self.runtime).await;
-        if !may_lose {
+        if !is_lost(&cleaned) {
             cleaned.map_err(CleanAllError::from)?;
+        }
+        if !may_lose {
             check_dirt(cached, dirty)?;
         }
         Ok(held)

@@ -6,7 +6,7 @@ use crate::change::mirror::{CACHE_COPIES, Mirror};
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::upkeep::{Pace, PaceError};
 use crate::volume::{BusyError, CleanAllError, Volume};
-use headpond_block::BlockDevice;
+use headpond_block::{BlockDevice, LocalFuture};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
@@ -15,6 +15,7 @@ use headpond_raid::{
     ReturnError, Role,
 };
 use std::cell::RefCell;
+use std::future::ready;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -114,10 +115,14 @@ pub struct ReturningMember {
 /// What drives do not take, even where they try again for themselves.
 const SILENT_MS: u64 = 2000;
 
+/// Keeps a description that has changed.
+type KeepChanged = dyn Fn(&Description) -> LocalFuture<'static, ()>;
+
 /// Whoever keeps the description.
 pub struct DescriptionKeeper {
-    /// Is told when it has changed without a command.
-    pub keep: Box<dyn Fn(&Description)>,
+    /// Is given the description when it has changed without being asked; what is answered ends when
+    /// it is kept durably. Those that are given later are kept later.
+    pub keep: Box<KeepChanged>,
     /// The name of a device, by what the description calls it.
     pub name_of: Box<dyn Fn(&str) -> String>,
 }
@@ -129,9 +134,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn tell(&self, description: &Description) {
-        if let Some(keeper) = &*self.keeper.borrow() {
-            (keeper.keep)(description);
+    /// Ends when the description is kept.
+    pub(crate) fn tell(&self, description: &Description) -> LocalFuture<'static, ()> {
+        match &*self.keeper.borrow() {
+            Some(keeper) => (keeper.keep)(description),
+            None => Box::pin(ready(())),
         }
     }
 
@@ -146,7 +153,7 @@ impl Volume {
     pub fn keep_description(&self, keeper: DescriptionKeeper) {
         self.kept.keeper.replace(Some(keeper));
         if self.settle_journals() {
-            self.kept.tell(&self.description());
+            drop(self.runtime.spawn(self.kept.tell(&self.description())));
         }
     }
 
@@ -294,7 +301,7 @@ impl Volume {
     ) -> Result<(), ChangeMembersError> {
         let word = self.lists_of(core, |lists| lists.word_of(device, &self.kept));
         self.forget_device(core, device);
-        self.kept.tell(&self.description());
+        self.kept.tell(&self.description()).await;
         let removed = core.array.remove_spare(uuid).await;
         if removed.is_err() && core.array.spare_on(device).is_some() {
             // This one alone: another spare may have taken a role meanwhile.
@@ -355,12 +362,12 @@ impl Volume {
     pub(crate) fn follow_exchanges(&self) {
         for (core, _) in self.cores().iter() {
             let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
-            let id = core.id;
+            let (id, runtime) = (core.id, self.runtime.clone());
             core.upkeep.when_exchanged(Box::new(move |status, old| {
                 if let Some(described) = description.borrow_mut().core_mut(id) {
                     described.lists().follow(status, old, &kept);
                 }
-                kept.tell(&description.borrow());
+                drop(runtime.spawn(kept.tell(&description.borrow())));
             }));
         }
         self.follow_copies();
@@ -370,6 +377,7 @@ impl Volume {
     pub(crate) fn follow_copies(&self) {
         let Some(mirror) = self.cached().and_then(|cached| cached.mirror.clone()) else { return };
         let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
+        let runtime = self.runtime.clone();
         mirror.core.upkeep.when_exchanged(Box::new(move |status, old| {
             if let Some(cache) = &mut description.borrow_mut().cache {
                 let follow = |members: &mut _, spares: &mut _| {
@@ -377,7 +385,7 @@ impl Volume {
                 };
                 cache.change_copies(follow);
             }
-            kept.tell(&description.borrow());
+            drop(runtime.spawn(kept.tell(&description.borrow())));
         }));
     }
 

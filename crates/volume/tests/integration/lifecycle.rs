@@ -146,6 +146,35 @@ fn a_detach_waits_for_a_flush_of_the_array_that_is_under_way() {
     .expect("no deadlock");
 }
 
+/// What may be lost is what cannot be written, not what a stop left no time for.
+#[test]
+fn a_detach_by_force_that_a_stop_cuts_off_gives_up_nothing() {
+    run(1, |runtime, _| async move {
+        let faults = FaultControl::default();
+        let (devices, description) = (devices(&runtime, &faults), description(Mode::WriteBack, 1));
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await;
+        let volume = Rc::new(volume.unwrap());
+        volume.set(&["cleaning=nop".parse().unwrap()]).unwrap();
+        let device: &dyn BlockDevice = &*volume;
+        for block in 0..64 {
+            device.write(block * 40_960, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        }
+        faults.add(FaultRule::on(RequestKind::Write, Fault::Delay(Duration::from_secs(3))));
+        let other = Rc::clone(&volume);
+        let detaching = runtime.spawn(async move { other.detach(Dirty::Lose).await });
+        runtime.sleep(Duration::from_secs(1)).await;
+        volume.end_flushes().await;
+        let ended = detaching.await.unwrap_err();
+        assert!(ended.to_string().contains("being stopped"), "{ended}");
+        let cache = volume.status().cache.expect("it stays");
+        assert!(cache.dirty_bytes > 0 && volume.description().cache.is_some());
+        assert!(volume.set(&["cleaning=alru".parse().unwrap()]).is_err(), "nothing is changed now");
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}
+
 fn replacement(
     device: Rc<dyn BlockDevice>,
     change: impl FnOnce(&mut CacheDescription),

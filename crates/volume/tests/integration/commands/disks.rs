@@ -169,7 +169,10 @@ impl Disks {
         let volume = opened.unwrap_or_else(|error| panic!("it opens: {error}"));
         let follows = Rc::clone(&self.kept);
         volume.keep_description(DescriptionKeeper {
-            keep: Box::new(move |description| drop(follows.replace(description.clone()))),
+            keep: Box::new(move |description| {
+                follows.replace(description.clone());
+                Box::pin(std::future::ready(()))
+            }),
             name_of: Box::new(str::to_owned),
         });
         Rc::new(volume)

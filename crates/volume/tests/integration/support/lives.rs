@@ -47,9 +47,12 @@ pub fn keep(
 ) {
     let (kept, power) = (Rc::clone(kept), power.clone());
     volume.keep_description(DescriptionKeeper {
-        keep: Box::new(move |description| match ends(description) {
-            true => power.cut(),
-            false => drop(kept.replace(description.clone())),
+        keep: Box::new(move |description| {
+            match ends(description) {
+                true => power.cut(),
+                false => drop(kept.replace(description.clone())),
+            }
+            Box::pin(std::future::ready(()))
         }),
         name_of: Box::new(str::to_owned),
     });
