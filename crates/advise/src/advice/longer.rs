@@ -5,9 +5,10 @@
 //! Looked at are the mean responses of each kind and size: where one of them is many times what it
 //! was, the advice is not kept up, whatever the sum over all requests says.
 
+use super::warnings::name_of;
 use crate::search::{Judge, JudgeError, Question, Tried, Twist};
-use headpond_report::{micros, size};
-use headpond_whatif::{Kind, KindShare};
+use headpond_report::micros;
+use headpond_whatif::KindShare;
 
 /// Responses that are so many times as long are not those of the same machine. What differs by less
 /// is chance: a round more of a full cache is not like the one before it.
@@ -38,7 +39,7 @@ fn against(short: &[KindShare], longer: &[KindShare]) -> Vec<String> {
             format!(
                 "{} are answered after {} on average where the replay goes on for longer, and not \
                  after {}: what is advised does not keep that up",
-                name(before),
+                name_of(before.kind, before.bytes),
                 micros(after.mean_us),
                 micros(before.mean_us)
             )
@@ -47,22 +48,10 @@ fn against(short: &[KindShare], longer: &[KindShare]) -> Vec<String> {
     short.iter().filter_map(warning).collect()
 }
 
-fn name(kind: &KindShare) -> String {
-    let name = match kind.kind {
-        Kind::Read => "reads",
-        Kind::Write => "writes",
-        Kind::Flush => "flushes",
-    };
-    if kind.bytes > 0 {
-        format!("{name} of {} and more", size(kind.bytes))
-    } else {
-        name.to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_whatif::Kind;
 
     #[test]
     fn a_kind_that_waits_many_times_as_long_is_named_and_no_other() {

@@ -84,20 +84,25 @@ fn endurance(
 
 fn slowed(kind: &KindAdvice) -> Option<String> {
     let is_slowed = kind.with_advice_us > kind.without_cache_us * SLOWED;
-    let name = match kind.kind {
-        Kind::Read => "reads",
-        Kind::Write => "writes",
-        Kind::Flush => "flushes",
-    };
-    let of_size =
-        if kind.bytes > 0 { format!(" of {} and more", size(kind.bytes)) } else { String::new() };
     is_slowed.then(|| {
         format!(
-            "{name}{of_size} are answered later than without a cache: {} instead of {} on average",
+            "{} are answered later than without a cache: {} instead of {} on average",
+            name_of(kind.kind, kind.bytes),
             micros(kind.with_advice_us),
             micros(kind.without_cache_us)
         )
     })
+}
+
+/// Requests of a kind, and of a size where they have one.
+pub(super) fn name_of(kind: Kind, bytes: u64) -> String {
+    let name = match kind {
+        Kind::Read => "reads",
+        Kind::Write => "writes",
+        Kind::Flush => "flushes",
+    };
+    let of_size = if bytes > 0 { format!(" of {} and more", size(bytes)) } else { String::new() };
+    format!("{name}{of_size}")
 }
 
 /// Who does not keep up at the recorded times has no response that stays what it is.
