@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// What was asked before the end is answered within this time, or not at all.
@@ -100,13 +100,13 @@ impl Control {
 impl Asking {
     /// Has a wish granted, however long that takes.
     pub async fn ask(&self, wish: Wish) -> Answer {
-        let Ok(_place) = self.wishes.try_acquire() else {
+        let Ok(place) = Arc::clone(&self.wishes).try_acquire_owned() else {
             return Err(failed(format!(
                 "{WISHES_MAX} commands wait for {} already: try again when one has ended",
                 self.volume
             )));
         };
-        self.send(wish).await
+        self.deliver(wish, Some(place)).await
     }
 
     /// The same for who only looks, and is told when there is no answer.
@@ -119,9 +119,13 @@ impl Asking {
 
     /// The same however many wait.
     pub async fn send(&self, wish: Wish) -> Answer {
+        self.deliver(wish, None).await
+    }
+
+    async fn deliver(&self, wish: Wish, place: Option<OwnedSemaphorePermit>) -> Answer {
         let gone = || failed("the volume is being stopped".into());
         let (reply, answer) = oneshot::channel();
-        self.messages.send(Message { wish, reply }).await.map_err(|_| gone())?;
+        self.messages.send(Message { wish, reply, place }).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 

@@ -3,7 +3,7 @@
 use headpond_api::Refusal;
 use headpond_api::requests::*;
 use headpond_volume::SettingChange;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// One wish, as the control API carries it.
 #[derive(Debug)]
@@ -82,6 +82,9 @@ pub enum ArrayWish {
 pub struct Message {
     pub wish: Wish,
     pub reply: oneshot::Sender<Answer>,
+    /// Among the wishes that wait; taken until this one has been carried out, though nobody wants
+    /// its answer any more.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// What comes back: a JSON document, or a refusal.

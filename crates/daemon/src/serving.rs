@@ -26,11 +26,12 @@ impl Data {
         let Self { desk, control, mut messages } = self;
         let runtime = desk.runtime.clone();
         desk.listeners.iter().for_each(|listener| serve_at(&desk, listener));
-        while let Some(Message { wish, reply }) = desk.next(&mut messages).await {
+        while let Some(Message { wish, reply, place }) = desk.next(&mut messages).await {
             let desk = Rc::clone(&desk);
             drop(runtime.spawn(async move {
                 // Who has gone away meanwhile does not want to know.
                 let _ = reply.send(desk.grant(wish).await);
+                drop(place);
             }));
         }
         // Who asked something meanwhile is told that there is nobody any more; what was granted
