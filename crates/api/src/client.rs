@@ -1,5 +1,7 @@
 //! Talking to a volume's daemon: HTTP and JSON over its control socket.
 
+use crate::answers::Versioned;
+use crate::operations::Operation;
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use anyhow::{Context, Result, bail};
@@ -8,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -21,7 +24,7 @@ pub struct Client {
 }
 
 /// What the daemon says when it does not do what was asked.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     pub error: String,
     /// The exit code that the command line ends with.
@@ -44,20 +47,34 @@ impl Client {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }
 
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.call(Method::GET, path, Bytes::new())
+    /// Has an operation done that takes nothing.
+    ///
+    /// # Errors
+    /// Where no daemon answers, and what it refuses.
+    pub fn call<A: DeserializeOwned>(&self, operation: &Operation<(), A>) -> Result<A> {
+        self.send(operation, Bytes::new())
     }
 
-    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
-        self.call(Method::POST, path, serde_json::to_vec(body)?.into())
+    /// Has an operation done.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn call_with<B: Serialize, A: DeserializeOwned>(
+        &self,
+        operation: &Operation<B, A>,
+        body: &B,
+    ) -> Result<A> {
+        self.send(operation, serde_json::to_vec(body)?.into())
     }
 
-    fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T> {
+    fn send<B, A: DeserializeOwned>(&self, to: &Operation<B, A>, body: Bytes) -> Result<A> {
+        let method = if to.is_look { Method::GET } else { Method::POST };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (status, answer) = runtime.block_on(self.exchange(method, path, body))?;
+        let (status, answer) = runtime.block_on(self.exchange(method, to.path, body))?;
         if status.is_success() {
-            return serde_json::from_slice(&answer)
-                .context("the daemon's answer is not understood");
+            let answer: Versioned<A> = serde_json::from_slice(&answer)
+                .context("the daemon's answer is not understood: is it of another version?")?;
+            return Ok(answer.answer);
         }
         match serde_json::from_slice::<Refusal>(&answer) {
             Ok(refusal) => Err(refusal.into_error()),

@@ -217,7 +217,7 @@ impl Places {
     }
 
     /// Why the last start was refused, where it was.
-    pub fn refusal(&self, name: &str) -> Option<Value> {
+    pub fn refusal(&self, name: &str) -> Option<Alert> {
         serde_json::from_slice(&fs::read(self.refused(name)).ok()?).ok()
     }
 

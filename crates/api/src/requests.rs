@@ -3,13 +3,14 @@
 //! **Invariant**: a field that is not known is refused, and none that is known changes its meaning.
 
 use headpond_raid::{Contents, JournalWhen, Level, Spread, Striping};
-use headpond_volume::Size;
+use headpond_volume::{SettingChange, Size};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
 /// How fast what is dirty is written to the array for a command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushPace {
     /// Readers keep about two thirds of their rate.
@@ -28,18 +29,18 @@ impl fmt::Display for FlushPace {
     }
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlushBody {
     #[serde(default)]
     pub pace: FlushPace,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetBody {
     /// `key=value`, as on the command line.
-    pub changes: Vec<String>,
+    pub changes: Vec<SettingChange>,
     /// Write all dirty data to the core, and answer when that is done.
     #[serde(default)]
     pub flush: bool,
@@ -47,7 +48,7 @@ pub struct SetBody {
     pub pace: FlushPace,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopBody {
     /// Write all dirty data to the core first.
@@ -61,7 +62,7 @@ pub struct StopBody {
     pub force: bool,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachBody {
     pub device: String,
@@ -70,7 +71,7 @@ pub struct AttachBody {
     pub copies: Vec<String>,
     /// Settings as `key=value`.
     #[serde(default)]
-    pub changes: Vec<String>,
+    pub changes: Vec<SettingChange>,
     /// Length of its lines; that of the cache before it, or 4K, where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Size>,
@@ -85,7 +86,7 @@ pub struct AttachBody {
     pub tier: bool,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetachBody {
     /// Write all dirty data to the core first.
@@ -101,14 +102,14 @@ pub struct DetachBody {
     pub tier: bool,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeBody {
     /// Write all dirty data to the core first; without, a cache with dirty data is refused.
@@ -119,7 +120,7 @@ pub struct PurgeBody {
     pub force: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddCoreBody {
     pub name: String,
@@ -147,20 +148,20 @@ pub struct AddCoreBody {
     pub force: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveCoreBody {
     pub name: String,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordBody {
     pub output: PathBuf,
 }
 
 /// What a look at the workload is limited by.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LookBody {
     pub output: PathBuf,
@@ -168,7 +169,7 @@ pub struct LookBody {
     pub milliseconds_max: u64,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemberBody {
     /// The first core where nothing is said.
@@ -183,7 +184,7 @@ pub struct MemberBody {
     pub force: bool,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrowBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,7 +196,7 @@ pub struct GrowBody {
     pub force: bool,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JournalBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,14 +210,14 @@ pub struct JournalBody {
     pub force: bool,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OfCoreBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PaceBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]

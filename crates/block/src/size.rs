@@ -1,11 +1,14 @@
 //! Sizes as storage engineers write them: `64K`, `1.5M`, `4T`, in powers of two.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// A number of bytes that reads and writes itself with a binary unit.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "SizeText", into = "String")]
 pub struct Size(pub u64);
 
@@ -75,7 +78,7 @@ impl From<Size> for String {
 }
 
 /// What a description may hold for a size: a text or a bare number of bytes.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum SizeText {
     Bytes(u64),

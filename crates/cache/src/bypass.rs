@@ -29,12 +29,13 @@
 //! smaller one at which the cache is given more.
 
 use headpond_block::Instant;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// Whether requests that the cache could serve may go to the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BypassPolicy {
     /// None of them.
@@ -139,7 +140,7 @@ impl Step {
 }
 
 /// What is known of one direction, and done.
-#[derive(Clone, Copy, Debug, PartialEq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BypassShare {
     /// Of the requests that may go to the core.
     pub share: f64,
@@ -149,7 +150,7 @@ pub struct BypassShare {
 }
 
 /// What `bypass` does to a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BypassReport {
     pub policy: BypassPolicy,
     pub reads: BypassShare,

@@ -6,11 +6,12 @@ use crate::cleaning::CleaningConfig;
 use crate::eviction::EvictionPolicy;
 use crate::fallback::FallbackConfig;
 use headpond_block::{BlockDevice, Stability};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How requests use the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Writes are acknowledged when the cache has them.
@@ -62,7 +63,7 @@ impl Mode {
 }
 
 /// Where the cache device's blocks have checksums, which every read compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checksums {
     /// Everywhere but in memory, which is lost on power and has its own.

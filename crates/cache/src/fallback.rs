@@ -7,12 +7,13 @@
 //! **Source**: Open CAS's `fallback_pt_error_threshold`, which counts without a window.
 
 use headpond_block::Instant;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many errors are too many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, try_from = "Unchecked")]
 pub struct FallbackConfig {
     /// So many errors of the cache device; 0: never.
@@ -24,7 +25,7 @@ pub struct FallbackConfig {
 const ERRORS_MAX: u32 = 10_000;
 const WINDOW_S_MAX: u32 = 86_400;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Unchecked {
     errors: u32,

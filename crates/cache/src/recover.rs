@@ -35,14 +35,15 @@ pub use progress::LoadProgress;
 pub(crate) use progress::Watch;
 use restore::{Clean, Contents};
 pub(crate) use sample::samples_of;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
 
 /// What an open found.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Recovery {
     pub was_clean: bool,
     pub records_replayed: u64,

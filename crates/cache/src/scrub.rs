@@ -16,7 +16,8 @@ use crate::log::Log;
 use crate::stats::{CacheRead, ScrubProgress};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -24,7 +25,8 @@ use std::rc::Rc;
 const ROW_BLOCKS_MAX: usize = 256;
 
 /// What a scrub found.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CacheScrubReport")]
 pub struct ScrubReport {
     /// Blocks that were read and compared.
     pub blocks: u64,

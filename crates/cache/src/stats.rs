@@ -26,13 +26,14 @@ use crate::bypass::BypassReport;
 use crate::classes::ClassId;
 use crate::eviction::EvictionStats;
 use crate::types::CoreBlock;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// So many blocks that differ are no rot.
 const CHANGED_MIN: usize = 2;
 
 /// Requests of one direction, each counted once; blocks are 4 KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RequestStats {
     pub requests: u64,
     pub bytes: u64,
@@ -85,7 +86,7 @@ pub enum BypassReason {
 }
 
 /// Requests past the cache by reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BypassStats {
     pub mode: u64,
     pub full_of_dirty: u64,
@@ -175,7 +176,7 @@ sums!(
 );
 
 /// What the blocks of one class, or of one core, are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClassUsage {
     pub clean_blocks: u64,
     /// With what the core has, but has not flushed.
@@ -194,7 +195,7 @@ impl ClassUsage {
 sums!(ClassUsage: clean_blocks, dirty_blocks, resident_blocks);
 
 /// Requests of one class, each counted once, and what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClassStats {
     pub id: ClassId,
     pub usage: ClassUsage,
@@ -206,7 +207,7 @@ pub struct ClassStats {
 }
 
 /// Requests for one of several core devices, each counted once, and what the cache holds of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CoreStats {
     /// As [`CorePlace`](crate::CorePlace) names it.
     pub core: u16,
@@ -219,7 +220,7 @@ pub struct CoreStats {
 }
 
 /// Errors of the devices below, and what they did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorStats {
     pub cache_read: u64,
     pub cache_write: u64,
@@ -241,7 +242,7 @@ sums!(
 );
 
 /// Sums since the slice was opened, or the counters were reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     pub read: RequestStats,
     pub write: RequestStats,
@@ -318,7 +319,7 @@ fn check_requests([read, write]: [RequestStats; 2], bypass: BypassStats) {
 }
 
 /// Memory of a slice in bytes: taken when it is opened, whatever it will hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStats {
     /// Where each block is and what its state is, with whole lines in one extent each.
     pub map: u64,
@@ -360,7 +361,7 @@ impl MemoryStats {
 }
 
 /// How far the core is behind, in flush epochs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderStats {
     /// What the core holds is what it would hold after a power cut at some time past. Not so while
     /// it gets what was dirty when the order began: at a start, or with the policy.
@@ -372,14 +373,14 @@ pub struct OrderStats {
 }
 
 /// How far a scrub is, in segments of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubProgress {
     pub done: u32,
     pub total: u32,
 }
 
 /// What the comparison of some clean blocks with the core showed, at a start.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     pub compared: u32,
     /// Of them, those of which the core holds something else, in order.
@@ -401,7 +402,7 @@ impl Sampled {
 }
 
 /// A snapshot of one slice.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceStats {
     pub counters: Counters,
     /// How long they have been counting.

@@ -1,11 +1,14 @@
 //! Numbers that must not be mixed up.
 
 use headpond_block::{BLOCK_BYTES, ByteRange, SECTOR_BYTES};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroU8;
 
 /// Number of a 4 KiB block on the core device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct CoreBlock(pub u64);
 
 /// Bits that name so many things, numbered from 0.
@@ -31,7 +34,20 @@ pub struct SegmentIndex(pub u32);
 pub struct Position(pub u64);
 
 /// Number of a record; rises by one from record to record over the whole life of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 pub struct Sequence(pub u64);
 
 /// Number of a life of the log: raised by every open.
@@ -97,7 +113,7 @@ impl Sectors {
 }
 
 /// A run of neighbouring core blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockRun {
     pub first: CoreBlock,
     pub count: u64,

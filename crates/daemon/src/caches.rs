@@ -1,40 +1,40 @@
-//! Wishes about the cache device itself.
+//! Commands about the cache device itself.
 
-use super::desk::Desk;
+use super::members::vet_aside;
+use super::service::ControlService;
 use crate::aside::aside;
-use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
+use crate::device::{Consent, DeviceSpec, check_copies, mirror_of};
 use anyhow::Result;
+use headpond_api::answers::{Resized, Status};
 use headpond_api::outcome::Failure;
 use headpond_api::requests::{AttachBody, DetachBody, PurgeBody};
 use headpond_block::{BLOCK_BYTES, BlockDevice};
-use headpond_cache::{Mode, is_line_size};
+use headpond_cache::{Mode, ScrubReport, is_line_size};
 use headpond_raid::Occupied;
 use headpond_volume::{
     AttachError, CacheDescription, CacheDevice, CacheSettings, Description, DescriptionError,
     DetachError, Dirty, ExchangeError, Keeping, NewDevice, Reopening, Replacement, ScrubCacheError,
     SettingChange, Size, TierDescription, TierSettings, bytes_on_copies,
 };
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
 
-impl Desk {
-    pub async fn scrub_cache(&self) -> Result<Value> {
+impl ControlService {
+    pub async fn scrub_cache(&self) -> Result<ScrubReport> {
         let report = self.volume.scrub_cache().await;
-        let report = report.map_err(|error| Failure::of(error, ScrubCacheError::is_refusal))?;
-        Ok(serde_json::to_value(report)?)
+        report.map_err(|error| Failure::of(error, ScrubCacheError::is_refusal))
     }
 
-    pub async fn attach(&self, body: &AttachBody) -> Result<Value> {
+    pub async fn attach(&self, body: &AttachBody) -> Result<Status> {
         match body.tier {
             true => self.put_tier(body).await?,
             false => self.put_cache(body).await?,
         }
-        self.status()
+        Ok(self.status())
     }
 
-    pub async fn detach(&self, body: &DetachBody) -> Result<Value> {
+    pub async fn detach(&self, body: &DetachBody) -> Result<Status> {
         let _hurry = self.hurry(body.pace);
         let dirty = match (body.force, body.flush) {
             (true, _) => Dirty::Lose,
@@ -45,18 +45,18 @@ impl Desk {
             true => self.take_tier(dirty).await?,
             false => self.take_cache(dirty).await?,
         }
-        self.status()
+        Ok(self.status())
     }
 
     /// The settings stay, and what is dirty is written to the array first.
-    pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
+    pub async fn replace(&self, body: &AttachBody) -> Result<Status> {
         check_line(body)?;
         if body.tier {
             let (described, device) = self.tier(body, self.volume.description().tier).await?;
             let replaced = self.volume.replace_tier(described, device, Dirty::Clean).await;
             self.save().await?;
             replaced.map_err(not_exchanged)?;
-            return self.status();
+            return Ok(self.status());
         }
         let before = self.described()?;
         let specs = caches(body)?;
@@ -92,11 +92,11 @@ impl Desk {
             let _ = made.dissolve().await;
         }
         replaced.map_err(not_exchanged)?;
-        self.status()
+        Ok(self.status())
     }
 
     /// What is cached does not outlive it: the log is laid out anew, unless its size stays.
-    pub async fn resize(&self, size: Option<Size>) -> Result<Value> {
+    pub async fn resize(&self, size: Option<Size>) -> Result<Resized> {
         let cache = self.described()?;
         let spec: DeviceSpec = cache.device.parse()?;
         let slices = usize::from(self.volume.description().slices);
@@ -120,9 +120,7 @@ impl Desk {
                 resized.map_err(not_exchanged)?
             }
         };
-        let mut status = self.status()?;
-        status["unchanged"] = (!has_changed).into();
-        Ok(status)
+        Ok(Resized { is_unchanged: !has_changed, status: self.status() })
     }
 
     /// What the cache has where it lies: opened again where more is wanted than was seen of it and
@@ -205,7 +203,7 @@ impl Desk {
     }
 
     /// A new, empty cache in the place of the old one is what takes no longer the more it held.
-    pub async fn purge(&self, body: &PurgeBody) -> Result<Value> {
+    pub async fn purge(&self, body: &PurgeBody) -> Result<Status> {
         let dirty = match (body.force, body.flush) {
             (true, _) => Dirty::Drop,
             (false, true) => Dirty::Clean,
@@ -213,7 +211,7 @@ impl Desk {
         };
         let purged = self.volume.purge_cache(dirty, identities(), &|it| self.keep(it)).await;
         purged.map_err(not_exchanged)?;
-        self.status()
+        Ok(self.status())
     }
 
     pub fn keep(&self, description: &Description) -> Keeping<'_> {
@@ -288,13 +286,13 @@ impl Desk {
         body: &AttachBody,
         before: Option<TierDescription>,
     ) -> Result<(TierDescription, Rc<dyn BlockDevice>)> {
-        let named = body.changes.iter().map(|text| text.strip_prefix("tier.").unwrap_or(text));
+        let named = |it: &SettingChange| it.of_tier().unwrap_or_else(|| it.clone());
+        let changes: Vec<SettingChange> = body.changes.iter().map(named).collect();
         let (line, settings) = match before {
             Some(before) => (before.line, before.settings),
             None => (Size(BLOCK_BYTES), TierSettings::default()),
         };
-        let settings = settings.with_all(&parse(named)?);
-        let settings = settings.map_err(Failure::usage)?;
+        let settings = settings.with_all(&changes).map_err(Failure::usage)?;
         if !body.copies.is_empty() {
             return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
         }
@@ -345,10 +343,7 @@ impl Desk {
         let consent = if force { Consent::Forced } else { Consent::Careful };
         for spec in specs {
             let vetted = match are_ours {
-                true => {
-                    let spec = spec.clone();
-                    aside(move || vet(&spec, consent)).await
-                }
+                true => vet_aside(spec, consent).await,
                 false => self.vet_cache(spec, consent).await,
             };
             vetted?.check_cache(spec, mode, consent)?;
@@ -357,14 +352,8 @@ impl Desk {
     }
 }
 
-fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange>> {
-    let changes: Result<Vec<_>, _> = changes.map(str::parse).collect();
-    changes.map_err(Failure::usage)
-}
-
 fn changed(body: &AttachBody, settings: &CacheSettings) -> Result<CacheSettings> {
-    let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
-    settings.map_err(Failure::usage)
+    settings.with_all(&body.changes).map_err(Failure::usage)
 }
 
 fn caches(body: &AttachBody) -> Result<Vec<DeviceSpec>> {

@@ -1,10 +1,10 @@
 //! The clients of a served volume: what they may hold, and what `status` says of them.
 
 use crate::meminfo;
+use headpond_api::answers::{ClientStatus, ServerStatus};
 use headpond_nbd::limits::{Limits, MEMORY_BYTES_MIN};
 use headpond_nbd::server::{ConnectionReport, ServerReport};
 use headpond_volume::{CLIENT_MEMORY, ClientMemory};
-use serde_json::{Value, json};
 
 /// By itself a volume gives its clients no more than this part of the machine's memory.
 const SHARE_OF_MACHINE: u64 = 8;
@@ -22,39 +22,38 @@ fn memory_on_machine_of(machine_bytes: Option<u64>) -> u64 {
     Limits::default().memory_bytes_max.min(share).max(MEMORY_BYTES_MIN)
 }
 
-/// Each connection.
-pub fn connections(report: &ServerReport) -> Value {
+pub fn connections(report: &ServerReport) -> Vec<ClientStatus> {
     report.connections.iter().map(connection).collect()
 }
 
-fn connection(client: &ConnectionReport) -> Value {
-    json!({
-        "peer": client.peer,
-        "export": client.export,
-        "age_s": client.age.as_secs_f64(),
-        "idle_s": client.idle.as_secs_f64(),
-        "in_flight": client.in_flight,
-        "in_flight_bytes": client.in_flight_bytes,
-        "requests": client.totals.requests,
-        "read_bytes": client.totals.read_bytes,
-        "written_bytes": client.totals.written_bytes,
-        "errors": client.totals.errors,
-    })
+fn connection(client: &ConnectionReport) -> ClientStatus {
+    ClientStatus {
+        peer: client.peer.clone(),
+        export: client.export.clone(),
+        age_s: client.age.as_secs_f64(),
+        idle_s: client.idle.as_secs_f64(),
+        in_flight: client.in_flight as u64,
+        in_flight_bytes: client.in_flight_bytes,
+        requests: client.totals.requests,
+        read_bytes: client.totals.read_bytes,
+        written_bytes: client.totals.written_bytes,
+        errors: client.totals.errors,
+    }
 }
 
 /// All of them together, since the volume is served.
-pub fn server(report: &ServerReport) -> Value {
-    json!({
-        "memory_held_bytes": report.memory_held_bytes,
-        "memory_bytes_max": report.memory_bytes_max,
-        "waiting_for_memory": report.waiting_for_memory,
-        "accepted": report.accepted,
-        "refused": report.refused,
-        "gave_way": report.gave_way,
-        "stalled": report.stalled,
-        "failed_handshakes": report.failed_handshakes,
-        "requests_dropped": report.totals.dropped,
-    })
+pub fn server(report: &ServerReport) -> ServerStatus {
+    ServerStatus {
+        memory_held_bytes: report.memory_held_bytes,
+        memory_bytes_max: report.memory_bytes_max,
+        waiting_for_memory: report.waiting_for_memory as u64,
+        accepted: report.accepted,
+        refused: report.refused,
+        gave_way: report.gave_way,
+        stalled: report.stalled,
+        failed_handshakes: report.failed_handshakes,
+        requests_dropped: report.totals.dropped,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!   it sees from the [`Pulse`].
 //! - What a client can hold is bounded: connections, and the time for a request to arrive.
 
-use super::message::{Answer, Message, Wish};
+use super::command::{Command, Message, Reply};
 use super::pulse::Pulse;
 use super::routes::{routes, without_room};
 use anyhow::{Context, Result};
@@ -34,11 +34,11 @@ const LOOKED_EVERY: Duration = Duration::from_millis(2);
 /// closed.
 pub const CONNECTIONS_MAX: usize = 64;
 const REFUSED_MAX: usize = 64;
-/// Wishes that wait for their answer at a time; the other connections are for who only looks.
-const WISHES_MAX: usize = 48;
+/// Commands that wait for their answer at a time; the other connections are for `GET`.
+const COMMANDS_MAX: usize = 48;
 /// In which the head of a request has to arrive.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// After so long without an answer of the data thread, who only looks is told that there is none.
+/// After so long without an answer of the data thread a `GET` is answered that there is none.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(1500);
 /// After an accept that failed, for want of descriptors perhaps.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -49,13 +49,13 @@ pub struct Control {
     ended: oneshot::Sender<()>,
 }
 
-/// How messages get to the data thread. Cloning shares the limits.
+/// The data thread as the control thread sees it. Cloning shares the limits.
 #[derive(Clone)]
-pub struct Asking {
+pub struct DataThread {
     volume: Arc<str>,
     messages: mpsc::Sender<Message>,
     pulse: Arc<Pulse>,
-    wishes: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Control {
@@ -71,9 +71,9 @@ impl Control {
     ) -> Result<Self> {
         let listener = listen(socket)?;
         let (ended, wait) = oneshot::channel();
-        let wishes = Arc::new(Semaphore::new(WISHES_MAX));
-        let asking = Asking { volume: volume.into(), messages, pulse, wishes };
-        let serve = move || run(listener, asking, wait);
+        let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
+        let data = DataThread { volume: volume.into(), messages, pulse, permits };
+        let serve = move || run(listener, data, wait);
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         Ok(Self { thread, ended })
     }
@@ -97,35 +97,40 @@ impl Control {
     }
 }
 
-impl Asking {
-    /// Has a wish granted, however long that takes.
-    pub async fn ask(&self, wish: Wish) -> Answer {
-        let Ok(place) = Arc::clone(&self.wishes).try_acquire_owned() else {
+impl DataThread {
+    /// Has a command carried out, however long that takes.
+    pub async fn execute<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             return Err(failed(format!(
-                "{WISHES_MAX} commands wait for {} already: try again when one has ended",
+                "{COMMANDS_MAX} commands wait for {} already: try again when one has ended",
                 self.volume
             )));
         };
-        self.deliver(wish, Some(place)).await
+        self.deliver(make, Some(permit)).await
     }
 
-    /// The same for who only looks, and is told when there is no answer.
-    pub async fn look(&self, wish: Wish) -> Answer {
-        match tokio::time::timeout(LOOK_TIME_MAX, self.send(wish)).await {
+    /// The same for what only looks: it is answered in time, also when the thread does not answer.
+    pub async fn look<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
+        match tokio::time::timeout(LOOK_TIME_MAX, self.send(make)).await {
             Ok(answer) => answer,
             Err(_) => Err(failed(format!("{} {}", self.volume, self.silence()))),
         }
     }
 
     /// The same however many wait.
-    pub async fn send(&self, wish: Wish) -> Answer {
-        self.deliver(wish, None).await
+    pub async fn send<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
+        self.deliver(make, None).await
     }
 
-    async fn deliver(&self, wish: Wish, place: Option<OwnedSemaphorePermit>) -> Answer {
+    async fn deliver<A>(
+        &self,
+        make: impl FnOnce(Reply<A>) -> Command,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<A, Refusal> {
         let gone = || failed("the volume is being stopped".into());
         let (reply, answer) = oneshot::channel();
-        self.messages.send(Message { wish, reply, place }).await.map_err(|_| gone())?;
+        let message = Message { command: make(reply), permit };
+        self.messages.send(message).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -162,21 +167,21 @@ fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
 
 fn run(
     listener: std::os::unix::net::UnixListener,
-    asking: Asking,
+    data: DataThread,
     ended: oneshot::Receiver<()>,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
         let listener = UnixListener::from_std(listener)?;
-        tokio::spawn(heed_signals(asking.clone()));
-        accept(listener, asking, ended).await;
+        tokio::spawn(heed_signals(data.clone()));
+        accept(listener, data, ended).await;
         Ok(())
     })
 }
 
 /// Serves connections until the end, and then those requests that are under way.
-async fn accept(listener: UnixListener, asking: Asking, mut ended: oneshot::Receiver<()>) {
-    let service = TowerToHyperService::new(routes(asking));
+async fn accept(listener: UnixListener, data: DataThread, mut ended: oneshot::Receiver<()>) {
+    let service = TowerToHyperService::new(routes(data));
     let full = TowerToHyperService::new(without_room());
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
@@ -222,7 +227,7 @@ async fn serve(
 /// SIGTERM and SIGINT end the daemon in order, whoever is connected and whatever is under way;
 /// where that does not come to its end, another one ends it as a kill does. SIGHUP finds nothing to
 /// read again, and changes nothing.
-async fn heed_signals(asking: Asking) {
+async fn heed_signals(data: DataThread) {
     let (Ok(mut term), Ok(mut interrupt), Ok(mut hangup)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
@@ -241,12 +246,13 @@ async fn heed_signals(asking: Asking) {
             _ = interrupt.recv() => {}
         }
         if std::mem::replace(&mut is_ending, true) {
-            end_at_once(&asking);
+            end_at_once(&data);
         }
-        let asking = asking.clone();
+        let data = data.clone();
         tokio::spawn(async move {
             let body = StopBody { force: true, ..StopBody::default() };
-            if let Err(refusal) = asking.send(Wish::Stop(body)).await {
+            let stop = |reply| Command::Stop(body, reply);
+            if let Err(refusal) = data.send(stop).await {
                 eprintln!(
                     "headpond: error: not stopped: {}; another signal ends the daemon as a kill does",
                     refusal.error
@@ -256,10 +262,10 @@ async fn heed_signals(asking: Asking) {
     }
 }
 
-fn end_at_once(asking: &Asking) -> ! {
-    let stuck = match asking.pulse.waits_for() {
+fn end_at_once(data: &DataThread) -> ! {
+    let stuck = match data.pulse.waits_for() {
         Some(what) => format!("it waited for {what}"),
-        None => format!("{} {}", asking.volume, asking.silence()),
+        None => format!("{} {}", data.volume, data.silence()),
     };
     eprintln!(
         "headpond: error: ended by a second signal, before the volume had stopped: {stuck}; the next \

@@ -1,8 +1,9 @@
-//! Wishes about further cores.
+//! Commands about further cores.
 
-use super::desk::Desk;
+use super::service::ControlService;
 use crate::device::{Consent, DeviceSpec, expect_zeros};
 use anyhow::{Context, Result, anyhow};
+use headpond_api::answers::Status;
 use headpond_api::outcome::Failure;
 use headpond_api::requests::{AddCoreBody, RemoveCoreBody};
 use headpond_block::BlockDevice;
@@ -12,14 +13,13 @@ use headpond_volume::{
     CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
     FurtherCoreDescription, Keeping, Pace, Volume,
 };
-use serde_json::Value;
 use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
 
-impl Desk {
+impl ControlService {
     /// The cache is written back before, and begins empty afterwards.
-    pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
+    pub async fn add_core(&self, body: &AddCoreBody) -> Result<Status> {
         let described = describe(&self.volume.description(), body);
         if !matches!(described, Ok(_) | Err(DescriptionError::Repeated { .. })) {
             described.as_ref().map_err(Failure::usage)?;
@@ -41,11 +41,11 @@ impl Desk {
         let offered = if is_there { self.offer(&described.name) } else { Ok(()) };
         added.map_err(not_changed)?;
         saved.and(offered)?;
-        self.status()
+        Ok(self.status())
     }
 
     /// It is a volume of its own afterwards.
-    pub async fn remove_core(&self, body: &RemoveCoreBody) -> Result<Value> {
+    pub async fn remove_core(&self, body: &RemoveCoreBody) -> Result<Status> {
         let (name, description) = (&body.name, self.volume.description());
         let own = format!("{}-{name}", description.name);
         let Some(described) = description.further_cores.iter().find(|core| core.name == *name)
@@ -92,7 +92,7 @@ impl Desk {
         }
         removed.map_err(not_changed)?;
         saved?;
-        self.status()
+        Ok(self.status())
     }
 
     /// Offers a further core to clients.

@@ -4,7 +4,7 @@
 //! 1. Devices are opened and the volume is assembled on the data thread's ring; how far that is,
 //!    the terminal and `status` show.
 //! 2. NBD listeners and the control socket come up; from here on it is `serving`.
-//! 3. Wishes arrive as messages and are granted one by one, long ones beside the others.
+//! 3. Commands arrive as messages and are carried out, long ones beside the others.
 //! 4. `stop`, SIGTERM or SIGINT: clients finish, the cache saves its state, the array is closed.
 
 #![forbid(unsafe_code)]
@@ -12,9 +12,9 @@
 mod aside;
 mod caches;
 mod clients;
+mod command;
 mod control;
 mod cores;
-mod desk;
 pub mod device;
 pub mod export;
 mod files;
@@ -22,11 +22,11 @@ pub mod host;
 pub mod loading;
 mod members;
 mod meminfo;
-mod message;
 mod opening;
 mod pulse;
 mod recording;
 mod routes;
+mod service;
 mod serving;
 pub mod wall_clock;
 mod work;

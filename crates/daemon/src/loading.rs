@@ -3,10 +3,10 @@
 //! The data thread is busy with reading, and nobody can ask it. So it says how far it is in a file
 //! of the run folder, and holds a lock on it; what a daemon that was killed has left is not locked.
 
+use headpond_api::answers::LoadingStatus;
 use headpond_api::place::Places;
 use headpond_volume::Loading;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io::Read;
@@ -20,24 +20,6 @@ const BAR_AFTER: Duration = Duration::from_millis(500);
 /// One write of the whole file: a reader sees one state or another.
 const FILE_BYTES: usize = 512;
 const TEMPLATE: &str = "loading {bar:30} {bytes} of {total_bytes}{msg} (left: {eta})";
-
-/// What the file says.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Told {
-    #[serde(flatten)]
-    pub loading: Loading,
-    /// Since this slice was begun.
-    pub elapsed_s: f64,
-}
-
-impl Told {
-    /// Seconds until this slice is read, should it go on as it has.
-    pub fn seconds_left(&self) -> Option<f64> {
-        let progress = self.loading.progress;
-        let left = progress.bytes.checked_sub(progress.read_bytes)?;
-        (progress.read_bytes > 0).then(|| self.elapsed_s * left as f64 / progress.read_bytes as f64)
-    }
-}
 
 /// Whoever is told; the file goes with it.
 pub struct LoadTeller {
@@ -72,13 +54,13 @@ impl LoadTeller {
         }
         self.told.set(Some(now));
         let elapsed = now - self.begun.get().1;
-        self.write(&Told { loading, elapsed_s: elapsed.as_secs_f64() });
+        self.write(&LoadingStatus { loading, elapsed_s: elapsed.as_secs_f64() });
         if elapsed >= BAR_AFTER {
             self.show(&loading);
         }
     }
 
-    fn write(&self, told: &Told) {
+    fn write(&self, told: &LoadingStatus) {
         let Some(file) = &self.file else { return };
         let mut text = serde_json::to_vec(told).expect("plain data");
         assert!(text.len() <= FILE_BYTES, "a state outgrows its file");
@@ -118,7 +100,7 @@ pub fn parts(loading: &Loading) -> String {
 }
 
 /// How far a daemon has come with a volume, where one is loading it.
-pub fn look(places: &Places, name: &str) -> Option<Told> {
+pub fn look(places: &Places, name: &str) -> Option<LoadingStatus> {
     let mut file = File::open(places.loading(name)).ok()?;
     if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
         return None;
@@ -160,16 +142,8 @@ mod tests {
     fn what_a_killed_daemon_left_is_not_taken_for_progress() {
         let folder = headpond_testkit::tempdir();
         let places = Places::at(folder.path());
-        let told = Told { loading: loading(0, 100), elapsed_s: 1.0 };
+        let told = LoadingStatus { loading: loading(0, 100), elapsed_s: 1.0 };
         std::fs::write(places.loading("v"), serde_json::to_vec(&told).unwrap()).unwrap();
         assert_eq!(look(&places, "v"), None);
-    }
-
-    #[test]
-    fn time_left_is_what_the_rest_takes_at_the_same_speed() {
-        let told = |read_bytes| Told { loading: loading(0, read_bytes), elapsed_s: 2.0 };
-        assert_eq!(told(100).seconds_left(), Some(6.0));
-        assert_eq!(told(0).seconds_left(), None);
-        assert_eq!(told(500).seconds_left(), None, "of a file that somebody else wrote");
     }
 }

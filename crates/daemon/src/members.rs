@@ -1,73 +1,75 @@
-//! Wishes about the members of an array, and the work on it beside the requests.
+//! Commands about the members of an array, and the work on it beside the requests.
 
-use super::desk::Desk;
-use super::message::ArrayWish;
+use super::command::ArrayCommand;
+use super::service::ControlService;
 use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, Vetted, vet, vet_lasting};
 use anyhow::Result;
+use headpond_api::answers::Status;
 use headpond_api::outcome::Failure;
 use headpond_api::requests::{GrowBody, JournalBody, MemberBody, PaceBody};
 use headpond_raid::{GrowError, JournalError, MemberError, Occupied, ReturnError, WhichCopy};
 use headpond_volume::{
     ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember, Pace, ReturningMember,
 };
-use serde_json::Value;
 use std::path::Path;
 use uuid::Uuid;
 
 /// A copy whose device is not known any more.
 pub const MISSING: &str = "missing";
 
-impl Desk {
+impl ControlService {
     /// What was changed outlives the daemon; work that is begun goes on beside the requests.
-    pub async fn change_array(&self, wish: &ArrayWish) -> Result<Value> {
+    pub async fn change_array(&self, command: &ArrayCommand) -> Result<Status> {
         let volume = &self.volume;
-        let changed = match wish {
-            ArrayWish::AddSpare(body) => {
+        let changed = match command {
+            ArrayCommand::AddSpare(body) => {
                 let new = self.new_member(&body.device, body.force).await?;
                 volume.add_spare(body.core.as_deref(), new).await
             }
-            ArrayWish::ReAdd(body) => {
+            ArrayCommand::ReAdd(body) => {
                 let returning = self.returning_member(&body.device).await?;
                 volume.re_add_member(body.core.as_deref(), returning).await.map(drop)
             }
-            ArrayWish::Replace(body) => {
+            ArrayCommand::Replace(body) => {
                 let with = match &body.with {
                     Some(word) => Some(self.new_member(word, body.force).await?),
                     None => None,
                 };
                 volume.replace_member(body.core.as_deref(), &name(body)?, with).await
             }
-            ArrayWish::Grow(body) => {
+            ArrayCommand::Grow(body) => {
                 let by = self.grow_by(body).await?;
                 volume.grow_array(body.core.as_deref(), by, self.pool.clone()).await
             }
-            ArrayWish::Fail(body) => volume.fail_member(body.core.as_deref(), &name(body)?).await,
-            ArrayWish::Remove(body) => {
+            ArrayCommand::Fail(body) => {
+                volume.fail_member(body.core.as_deref(), &name(body)?).await
+            }
+            ArrayCommand::Remove(body) => {
                 volume.remove_member(body.core.as_deref(), &name(body)?).await
             }
-            ArrayWish::DropCopy(body) => {
+            ArrayCommand::DropCopy(body) => {
                 let leaving = self.leaving_copy(body).await?;
                 volume.drop_copy(body.core.as_deref(), leaving, self.pool.clone()).await
             }
-            ArrayWish::SetJournal(body) => {
+            ArrayCommand::SetJournal(body) => {
                 let new = self.new_journal(body).await?;
                 volume.set_journal(body.core.as_deref(), new, self.pool.clone()).await
             }
-            ArrayWish::DropJournal(body) => {
+            ArrayCommand::DropJournal(body) => {
                 volume.drop_journal(body.core.as_deref(), self.pool.clone()).await
             }
-            ArrayWish::Scrub(body) => volume.scrub_array(body.core.as_deref()),
-            ArrayWish::Pause(body) => volume.pause_upkeep(body.core.as_deref(), true),
-            ArrayWish::Resume(body) => volume.pause_upkeep(body.core.as_deref(), false),
-            ArrayWish::Pace(body) => {
+            ArrayCommand::Scrub(body) => volume.scrub_array(body.core.as_deref()),
+            ArrayCommand::Pause(body) => volume.pause_upkeep(body.core.as_deref(), true),
+            ArrayCommand::Resume(body) => volume.pause_upkeep(body.core.as_deref(), false),
+            ArrayCommand::Pace(body) => {
                 volume.set_pace(body.core.as_deref(), |pace| changed_pace(pace, body))
             }
         };
         // Also where it failed half-way: a device may have joined.
         self.save().await?;
         changed.map_err(not_changed)?;
-        self.status()
+        Ok(self.status())
     }
 
     async fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
@@ -95,8 +97,7 @@ impl Desk {
     /// Checks a device that is to be a cache, which may be that already.
     pub(super) async fn vet_cache(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         self.refuse_own(spec, None).await?;
-        let spec = spec.clone();
-        aside(move || vet(&spec, consent)).await
+        vet_aside(spec, consent).await
     }
 
     async fn refuse_own(&self, spec: &DeviceSpec, further: Option<String>) -> Result<()> {
@@ -156,6 +157,11 @@ impl Desk {
         let device = self.opener.open(&spec).await?;
         Ok(ReturningMember { word: spec.to_string(), device, uuid: Uuid::new_v4() })
     }
+}
+
+pub(super) async fn vet_aside(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+    let spec = spec.clone();
+    aside(move || vet(&spec, consent)).await
 }
 
 fn name(body: &MemberBody) -> Result<String> {

@@ -5,11 +5,11 @@
 use super::clients;
 use super::control::Control;
 use super::cores::offer;
-use super::desk::{Desk, End};
 use super::files::Files;
 use super::loading::{LoadTeller, look};
 use super::pulse::Pulse;
 use super::recording::Recording;
+use super::service::{ControlService, End};
 use super::serving::Data;
 use crate::device::{DeviceSpec, Opener};
 use crate::export::{self, Address};
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-/// Wishes that may wait for the data thread.
+/// Commands that may wait for the data thread.
 const MESSAGES_MAX: usize = 64;
 /// For requests that are under way when the system gives no memory any more: what the cleaner has
 /// under way at most, and as much again.
@@ -123,7 +123,7 @@ impl Data {
         let pulse = Arc::new(Pulse::new());
         let recording = Rc::new(Recording::new(watched, description.name.clone()));
         let looks = Rc::new(Recording::new(looked_at, description.name.clone()));
-        let desk = Rc::new(Desk {
+        let service = Rc::new(ControlService {
             volume,
             server: Rc::new(server),
             recording,
@@ -138,11 +138,11 @@ impl Data {
             work: Rc::default(),
             end: End::default(),
         });
-        keep_watch(&desk);
+        keep_watch(&service);
         // Last, so that an answer of the control socket means: it is served.
         let socket = places.control_socket(&description.name)?;
         let control = Control::start(&socket, &description.name, to_data, pulse)?;
-        Ok(Self { desk, control, messages })
+        Ok(Self { service, control, messages })
     }
 }
 
@@ -167,11 +167,11 @@ fn keep_description(volume: &Volume, files: &Files) {
 }
 
 /// What other threads see of the data thread.
-fn keep_watch(desk: &Rc<Desk>) {
-    let (pulse, runtime) = (Arc::clone(&desk.pulse), desk.runtime.clone());
-    drop(desk.runtime.spawn(async move { pulse.run(runtime).await }));
-    let watched = Rc::clone(desk);
-    drop(desk.runtime.spawn(async move { watched.tell_of_stop().await }));
+fn keep_watch(service: &Rc<ControlService>) {
+    let (pulse, runtime) = (Arc::clone(&service.pulse), service.runtime.clone());
+    drop(service.runtime.spawn(async move { pulse.run(runtime).await }));
+    let watched = Rc::clone(service);
+    drop(service.runtime.spawn(async move { watched.tell_of_stop().await }));
 }
 
 /// Shows how far the volume is that is being opened, until that ends.

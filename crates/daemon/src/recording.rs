@@ -3,13 +3,14 @@
 
 use crate::aside::aside;
 use anyhow::{Context, Result, anyhow, bail};
-use headpond_api::requests::LookBody;
+use headpond_api::answers::{Recorded, RecordingStarted};
+use headpond_api::requests::{LookBody, RecordBody};
 use headpond_block::Runtime;
 use headpond_trace::{CaptureDevice, CaptureSummary, capture};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -45,11 +46,11 @@ impl Recording {
     ///
     /// # Errors
     /// Where a recording is under way, or the file exists or cannot be made.
-    pub async fn start(&self, output: &Path) -> Result<()> {
+    pub async fn start(&self, RecordBody { output }: RecordBody) -> Result<RecordingStarted> {
         if let Some(other) = self.output() {
             bail!("a recording to {} is under way: stop it first", other.display());
         }
-        let path = output.to_owned();
+        let path = output.clone();
         let create = move || {
             File::create_new(&path).with_context(|| format!("cannot record to {}", path.display()))
         };
@@ -72,19 +73,19 @@ impl Recording {
             let _ = tell.send(finished.map_err(anyhow::Error::from));
         })?;
         self.device.start(recorder);
-        let output = output.to_owned();
-        *self.active.borrow_mut() = Some(Active { output, writer, ended });
-        Ok(())
+        *self.active.borrow_mut() = Some(Active { output: output.clone(), writer, ended });
+        Ok(RecordingStarted { output })
     }
 
     /// Notes requests for a moment: until so many were noted, or the time is over.
     ///
     /// # Errors
     /// As [`Self::start`] and [`Self::stop`].
-    pub async fn look(&self, runtime: &Runtime, look: &LookBody) -> Result<CaptureSummary> {
-        self.start(&look.output).await?;
-        let end = runtime.now() + Duration::from_millis(look.milliseconds_max);
-        let is_enough = || self.device.noted() >= look.requests_max;
+    pub async fn look(&self, runtime: &Runtime, look: LookBody) -> Result<Recorded> {
+        let LookBody { output, requests_max, milliseconds_max } = look;
+        self.start(RecordBody { output }).await?;
+        let end = runtime.now() + Duration::from_millis(milliseconds_max);
+        let is_enough = || self.device.noted() >= requests_max;
         while runtime.now() < end && self.device.is_recording() && !is_enough() {
             runtime.sleep(LOOKED_EVERY).await;
         }
@@ -95,12 +96,13 @@ impl Recording {
     ///
     /// # Errors
     /// Where there is none, or it could not be written.
-    pub async fn stop(&self) -> Result<CaptureSummary> {
+    pub async fn stop(&self) -> Result<Recorded> {
         let active = self.active.borrow_mut().take();
         let active = active.context("no recording is under way")?;
         self.device.stop();
         let ended = active.ended.await.map_err(|_| anyhow!("the recorder ended without a word"))?;
         active.writer.join().map_err(|_| anyhow!("the recorder failed"))?;
-        ended.with_context(|| format!("recording to {}", active.output.display()))
+        let ended = ended.with_context(|| format!("recording to {}", active.output.display()));
+        ended.map(|CaptureSummary { records, dropped }| Recorded { records, dropped })
     }
 }

@@ -1,13 +1,9 @@
-//! The control API: its paths, what it takes and how it answers.
+//! The control API over HTTP: which command each operation is, and how it is answered.
 //!
-//! `GET /v1/status` and `GET /v1/stats` tell; a `POST` to another path is a wish: `/v1/settings`,
-//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`,
-//! `/v1/look`, `/v1/cache/...`, `/v1/core/...` and `/v1/array/...`.
-//!
-//! **Invariant**: whatever is wrong with a request, the answer is `{"error", "exit"}`.
+//! **Invariant**: whatever is wrong with a request, the answer is `{"schema", "error", "exit"}`.
 
-use super::control::{Asking, CONNECTIONS_MAX};
-use super::message::{Answer, ArrayWish, Wish};
+use super::command::{ArrayCommand, Command, Reply};
+use super::control::{CONNECTIONS_MAX, DataThread};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
@@ -15,8 +11,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use headpond_api::Refusal;
+use headpond_api::answers::{Status, Versioned};
+use headpond_api::operations::{self as api, Operation};
 use headpond_api::outcome::Exit;
-use headpond_api::requests::{SetBody, StopBody};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -25,97 +23,119 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 /// In which it has to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// All paths.
-pub fn routes(asking: Asking) -> Router {
-    let status = async |State(to): State<Asking>| respond(to.look(Wish::Status).await);
-    let stats = async |State(to): State<Asking>| respond(to.look(Wish::Stats).await);
+/// All operations.
+pub fn routes(to: DataThread) -> Router {
     let no_path = async || refuse(StatusCode::NOT_FOUND, "there is no such path");
     let no_method =
         async || refuse(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method");
-    Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/stats", get(stats))
-        .route("/v1/stats/reset", plain(|| Wish::ResetStats))
-        .route("/v1/settings", settings())
-        .route("/v1/flush", wish(Wish::Flush))
-        .route("/v1/stop", stop())
-        .route("/v1/cache/attach", wish(Wish::AttachCache))
-        .route("/v1/cache/scrub", plain(|| Wish::ScrubCache))
-        .route("/v1/cache/detach", wish(Wish::DetachCache))
-        .route("/v1/cache/replace", wish(Wish::ReplaceCache))
-        .route("/v1/cache/resize", wish(Wish::ResizeCache))
-        .route("/v1/cache/purge", wish(Wish::PurgeCache))
-        .route("/v1/core/add", wish(Wish::AddCore))
-        .route("/v1/core/remove", wish(Wish::RemoveCore))
-        .route("/v1/recording/start", wish(Wish::StartRecording))
-        .route("/v1/recording/stop", plain(|| Wish::StopRecording))
-        .route("/v1/look", wish(Wish::Look))
-        .merge(array_routes())
+    Routes::all()
+        .router
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(asking)
+        .with_state(to)
 }
 
 /// What a connection is answered for which there is no room.
 pub fn without_room() -> Router {
     let text = format!("{CONNECTIONS_MAX} control connections are open: try again later");
-    let error = Refusal { error: text, exit: Exit::Error as u8 };
+    let error = Versioned::new(Refusal { error: text, exit: Exit::Error as u8 });
     Router::new().fallback(async move || (StatusCode::SERVICE_UNAVAILABLE, Json(error.clone())))
 }
 
-/// What concerns the members of an array, and the work on it beside the requests.
-fn array_routes() -> Router<Asking> {
-    fn of_array<B: DeserializeOwned + Send + 'static>(
-        make: fn(B) -> ArrayWish,
-    ) -> MethodRouter<Asking> {
-        post(async move |State(to): State<Asking>, Body(body): Body<B>| {
-            respond(to.ask(Wish::Array(make(body))).await)
-        })
+#[derive(Default)]
+struct Routes {
+    router: Router<DataThread>,
+    paths: Vec<&'static str>,
+}
+
+impl Routes {
+    fn all() -> Self {
+        Self::default()
+            .look(api::STATUS, Command::Status)
+            .look(api::STATS, Command::Stats)
+            .plain(api::RESET_STATS, Command::ResetStats)
+            .command(api::SET, Command::Set)
+            .command(api::FLUSH, Command::Flush)
+            .stop()
+            .command(api::ATTACH_CACHE, Command::AttachCache)
+            .command(api::DETACH_CACHE, Command::DetachCache)
+            .command(api::REPLACE_CACHE, Command::ReplaceCache)
+            .command(api::RESIZE_CACHE, Command::ResizeCache)
+            .command(api::PURGE_CACHE, Command::PurgeCache)
+            .plain(api::SCRUB_CACHE, Command::ScrubCache)
+            .command(api::ADD_CORE, Command::AddCore)
+            .command(api::REMOVE_CORE, Command::RemoveCore)
+            .command(api::START_RECORDING, Command::StartRecording)
+            .plain(api::STOP_RECORDING, Command::StopRecording)
+            .command(api::LOOK, Command::Look)
+            .array(api::ADD_SPARE, ArrayCommand::AddSpare)
+            .array(api::RE_ADD, ArrayCommand::ReAdd)
+            .array(api::REPLACE, ArrayCommand::Replace)
+            .array(api::GROW, ArrayCommand::Grow)
+            .array(api::FAIL, ArrayCommand::Fail)
+            .array(api::REMOVE, ArrayCommand::Remove)
+            .array(api::DROP_COPY, ArrayCommand::DropCopy)
+            .array(api::SET_JOURNAL, ArrayCommand::SetJournal)
+            .array(api::DROP_JOURNAL, ArrayCommand::DropJournal)
+            .array(api::SCRUB, ArrayCommand::Scrub)
+            .array(api::PAUSE, ArrayCommand::Pause)
+            .array(api::RESUME, ArrayCommand::Resume)
+            .array(api::PACE, ArrayCommand::Pace)
     }
-    Router::new()
-        .route("/v1/array/add-spare", of_array(ArrayWish::AddSpare))
-        .route("/v1/array/re-add", of_array(ArrayWish::ReAdd))
-        .route("/v1/array/replace", of_array(ArrayWish::Replace))
-        .route("/v1/array/grow", of_array(ArrayWish::Grow))
-        .route("/v1/array/fail", of_array(ArrayWish::Fail))
-        .route("/v1/array/remove", of_array(ArrayWish::Remove))
-        .route("/v1/array/drop-copy", of_array(ArrayWish::DropCopy))
-        .route("/v1/array/set-journal", of_array(ArrayWish::SetJournal))
-        .route("/v1/array/drop-journal", of_array(ArrayWish::DropJournal))
-        .route("/v1/array/scrub", of_array(ArrayWish::Scrub))
-        .route("/v1/array/pause", of_array(ArrayWish::Pause))
-        .route("/v1/array/resume", of_array(ArrayWish::Resume))
-        .route("/v1/array/pace", of_array(ArrayWish::Pace))
-}
 
-/// A wish that says something.
-fn wish<B: DeserializeOwned + Send + 'static>(make: fn(B) -> Wish) -> MethodRouter<Asking> {
-    post(async move |State(to): State<Asking>, Body(body): Body<B>| {
-        respond(to.ask(make(body)).await)
-    })
-}
+    fn at(mut self, path: &'static str, method: MethodRouter<DataThread>) -> Self {
+        self.router = self.router.route(path, method);
+        self.paths.push(path);
+        self
+    }
 
-/// Whatever else waits: it may be what ends that.
-fn stop() -> MethodRouter<Asking> {
-    post(async move |State(to): State<Asking>, Body(body): Body<StopBody>| {
-        respond(to.send(Wish::Stop(body)).await)
-    })
-}
+    /// What only looks, and is answered in time.
+    fn look<A>(self, operation: Operation<(), A>, make: fn(Reply<A>) -> Command) -> Self
+    where
+        A: Serialize + Send + 'static,
+    {
+        let handler = async move |State(to): State<DataThread>| respond(to.look(make).await);
+        self.at(operation.path, get(handler))
+    }
 
-/// A wish that says nothing but itself.
-fn plain(make: fn() -> Wish) -> MethodRouter<Asking> {
-    post(async move |State(to): State<Asking>| respond(to.ask(make()).await))
-}
+    /// A command that takes nothing.
+    fn plain<A>(self, operation: Operation<(), A>, make: fn(Reply<A>) -> Command) -> Self
+    where
+        A: Serialize + Send + 'static,
+    {
+        let handler = async move |State(to): State<DataThread>| respond(to.execute(make).await);
+        self.at(operation.path, post(handler))
+    }
 
-fn settings() -> MethodRouter<Asking> {
-    post(async move |State(to): State<Asking>, Body(body): Body<SetBody>| {
-        let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
-        match changes {
-            Ok(changes) => respond(to.ask(Wish::Set { changes, body }).await),
-            Err(error) => respond(Err(usage(error))),
-        }
-    })
+    fn command<B, A>(self, operation: Operation<B, A>, make: fn(B, Reply<A>) -> Command) -> Self
+    where
+        B: DeserializeOwned + Send + 'static,
+        A: Serialize + Send + 'static,
+    {
+        let handler = async move |State(to): State<DataThread>, Body(body): Body<B>| {
+            respond(to.execute(|reply| make(body, reply)).await)
+        };
+        self.at(operation.path, post(handler))
+    }
+
+    fn array<B>(self, operation: Operation<B, Status>, make: fn(B) -> ArrayCommand) -> Self
+    where
+        B: DeserializeOwned + Send + 'static,
+    {
+        let handler = async move |State(to): State<DataThread>, Body(body): Body<B>| {
+            respond(to.execute(|reply| Command::Array(make(body), reply)).await)
+        };
+        self.at(operation.path, post(handler))
+    }
+
+    /// Whatever else waits: it may be what ends that.
+    fn stop(self) -> Self {
+        let handler = async move |State(to): State<DataThread>, Body(body): Body<_>| {
+            respond(to.send(|reply| Command::Stop(body, reply)).await)
+        };
+        self.at(api::STOP.path, post(handler))
+    }
 }
 
 /// A body of JSON that arrives in time.
@@ -140,9 +160,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-fn respond(answer: Answer) -> Response {
+fn respond<A: Serialize>(answer: Result<A, Refusal>) -> Response {
     match answer {
-        Ok(document) => Json(document).into_response(),
+        Ok(answer) => Json(Versioned::new(answer)).into_response(),
         Err(refusal) => {
             let is_conflict = refusal.exit == Exit::Refused as u8;
             let is_usage = refusal.exit == Exit::Usage as u8;
@@ -151,16 +171,27 @@ fn respond(answer: Answer) -> Response {
                 (_, true) => StatusCode::BAD_REQUEST,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            (status, Json(refusal)).into_response()
+            (status, Json(Versioned::new(refusal))).into_response()
         }
     }
 }
 
-/// What no wish comes of.
+/// What no command comes of.
 fn refuse(status: StatusCode, error: impl ToString) -> Response {
-    (status, Json(usage(error))).into_response()
+    let refusal = Refusal { error: error.to_string(), exit: Exit::Usage as u8 };
+    (status, Json(Versioned::new(refusal))).into_response()
 }
 
-fn usage(error: impl ToString) -> Refusal {
-    Refusal { error: error.to_string(), exit: Exit::Usage as u8 }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_operation_of_the_document_has_a_route() {
+        let document = api::document();
+        let documented = document["paths"].as_object().unwrap().keys().map(String::as_str);
+        let routed = Routes::all().paths.into_iter().collect();
+        assert_eq!(documented.collect::<BTreeSet<&str>>(), routed);
+    }
 }

@@ -1,8 +1,8 @@
-//! The loop of the data thread: listeners, and wishes one after the other, until a stop is over.
+//! The loop of the data thread: listeners, and commands as they come, until a stop is over.
 
+use super::command::Message;
 use super::control::Control;
-use super::desk::Desk;
-use super::message::Message;
+use super::service::ControlService;
 use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_block::{BlockDevice, Listener};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 /// Everything the data thread owns.
 pub struct Data {
-    pub desk: Rc<Desk>,
+    pub service: Rc<ControlService>,
     pub control: Control,
     pub messages: mpsc::Receiver<Message>,
 }
@@ -23,32 +23,31 @@ impl Data {
     /// # Errors
     /// What was not shut down cleanly.
     pub async fn serve(self) -> Result<Exit> {
-        let Self { desk, control, mut messages } = self;
-        let runtime = desk.runtime.clone();
-        desk.listeners.iter().for_each(|listener| serve_at(&desk, listener));
-        while let Some(Message { wish, reply, place }) = desk.next(&mut messages).await {
-            let desk = Rc::clone(&desk);
+        let Self { service, control, mut messages } = self;
+        let runtime = service.runtime.clone();
+        service.listeners.iter().for_each(|listener| serve_at(&service, listener));
+        while let Some(Message { command, permit }) = service.next(&mut messages).await {
+            let service = Rc::clone(&service);
             drop(runtime.spawn(async move {
-                // Who has gone away meanwhile does not want to know.
-                let _ = reply.send(desk.grant(wish).await);
-                drop(place);
+                service.execute(command).await;
+                drop(permit);
             }));
         }
-        // Who asked something meanwhile is told that there is nobody any more; what was granted
-        // before may still come to its end.
+        // Commands that came meanwhile are refused; those that were begun may still end.
         drop(messages);
         // While the control thread still heeds signals.
-        desk.files.written().await;
+        service.files.written().await;
         control.stop(&runtime).await?;
-        desk.outcome()
+        service.outcome()
     }
 }
 
-fn serve_at(desk: &Desk, listener: &Rc<dyn Listener>) {
+fn serve_at(service: &ControlService, listener: &Rc<dyn Listener>) {
     // Who started it may read it no more.
-    let _ = writeln!(std::io::stdout(), "serving {} at {}", desk.volume.name(), listener.address());
-    let (server, listener) = (Rc::clone(&desk.server), Rc::clone(listener));
-    drop(desk.runtime.spawn(async move {
+    let _ =
+        writeln!(std::io::stdout(), "serving {} at {}", service.volume.name(), listener.address());
+    let (server, listener) = (Rc::clone(&service.server), Rc::clone(listener));
+    drop(service.runtime.spawn(async move {
         if let Err(error) = server.serve(listener).await {
             eprintln!("headpond: error: a listener ended: {error}");
         }

@@ -8,6 +8,7 @@
 //! whoever reads of it. Where its output cannot be kept for another reason, as on a full disk, that
 //! is told, and the exit code says so too. Commands that end with their reader: `main.rs`.
 
+use serde::Serialize;
 use std::fmt::{self, Arguments};
 use std::io::{self, ErrorKind, Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,23 @@ pub fn tell(told: Arguments) {
     // A failure is in the outcome.
     let _ = fmt::Write::write_fmt(&mut out, told);
     note(out.outcome);
+}
+
+/// Prints a document for programs.
+///
+/// # Errors
+/// Where the value cannot be written as JSON.
+pub fn print_json(value: &impl Serialize) -> serde_json::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// The word that JSON has for a value of an enumeration.
+pub fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        other => unreachable!("an enumerated value is a word, not {other:?}"),
+    }
 }
 
 /// Text as it may be shown.

@@ -9,6 +9,7 @@
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceError, DeviceName, Stability};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::{Builder, Uuid};
@@ -59,7 +60,7 @@ pub struct JournalOptions {
 }
 
 /// What is on the members before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contents {
     /// Nothing but zeros in the data area, as on new sparse files, whose parity is zeros; or what

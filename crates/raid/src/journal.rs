@@ -27,12 +27,13 @@ pub(crate) mod later;
 pub mod record;
 pub mod ring;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 
 /// Which writes go through the journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalWhen {
     /// Those to groups that lack a member: nothing is paid while the array is healthy, and a crash

@@ -49,7 +49,8 @@ pub use description::settings::{
 };
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
-    FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription, check_name,
+    FIRST_CORE, FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription,
+    check_name,
 };
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
@@ -64,4 +65,4 @@ pub use watch::notes::Note;
 pub use watch::report::{
     CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,
 };
-pub use watch::status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
+pub use watch::status::{CacheStatus, CoreStatus, Mended, MirrorStatus, VolumeStats, VolumeStatus};

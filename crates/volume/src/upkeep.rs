@@ -14,10 +14,11 @@ mod throttle;
 
 use crate::watch::acts::{ActKind, ActStatus};
 use headpond_block::sync::Notify;
-use headpond_block::{BlockDevice, DeviceError, Instant, JoinHandle, Runtime};
+use headpond_block::{BlockDevice, DeviceError, Instant, JoinHandle, Runtime, Size};
 use headpond_raid::{Array, ArrayState, ArrayStatus, Filled, Role};
 pub use pace::{Pace, PaceError};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,8 +36,7 @@ pub(crate) struct Upkeep {
 }
 
 /// What there is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Distributed spare space is given what a lost member held.
     StandIn { role: u16 },
@@ -51,11 +51,13 @@ pub enum Work {
 }
 
 /// The work on an array, for its operator.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpkeepStatus {
     pub paused: bool,
-    #[serde(flatten)]
-    pub pace: Pace,
+    /// At least, while clients ask something of the array.
+    pub floor_bytes_per_s: u64,
+    /// At most; as fast as the members can, where there is none.
+    pub ceiling_bytes_per_s: Option<u64>,
     /// A scrub is under way, or will be when nothing is more urgent.
     pub scrub_wanted: bool,
     /// Why a piece of work ended before its end; it is tried again on `resume`.
@@ -191,10 +193,11 @@ impl Upkeep {
     }
 
     pub fn status(&self) -> UpkeepStatus {
-        let failures = self.shared.failures.borrow();
+        let (failures, pace) = (self.shared.failures.borrow(), self.shared.pace.get());
         UpkeepStatus {
             paused: self.shared.is_paused.get(),
-            pace: self.shared.pace.get(),
+            floor_bytes_per_s: pace.floor.bytes(),
+            ceiling_bytes_per_s: pace.ceiling.map(Size::bytes),
             scrub_wanted: self.shared.is_scrub_wanted.get(),
             failure: failures.first().map(|(work, error)| work.failure(error)),
         }

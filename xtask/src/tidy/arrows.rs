@@ -97,7 +97,7 @@ const TABLE: [Arrow; 21] = [
     ),
     arrow(
         "headpond-api",
-        &["headpond-raid", "headpond-volume"],
+        &["headpond-block", "headpond-cache", "headpond-raid", "headpond-volume"],
         "who asks a daemon needs to know its words and nothing of how it serves",
     ),
     arrow(

@@ -19,7 +19,8 @@ mod reserved;
 
 use reserve::RESERVE;
 pub use reserved::ReservedMemory;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -43,7 +44,7 @@ thread_local! {
 }
 
 /// How things stand with the memory of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryState {
     pub reserve_bytes: u64,
     pub reserve_used_bytes: u64,

@@ -1,11 +1,12 @@
 //! The settings of admission.
 
 use crate::classes::Classes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// When a sequential stream that is longer than its threshold goes past the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CutoffPolicy {
     Always,
@@ -16,7 +17,7 @@ pub enum CutoffPolicy {
 }
 
 /// When what was asked for enters the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromotionPolicy {
     /// At once.
@@ -29,7 +30,7 @@ pub enum PromotionPolicy {
 /// Settings of promotion.
 ///
 /// **Source**: the parameters of Open CAS's `nhit`, with its names, defaults and ranges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, try_from = "Parameters")]
 pub struct Promotion {
     pub policy: PromotionPolicy,
@@ -40,7 +41,7 @@ pub struct Promotion {
 }
 
 /// The same, unchecked.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Parameters {
     policy: PromotionPolicy,

@@ -28,6 +28,7 @@ pub use one_rule::OneRule;
 pub use rule::Rule;
 
 use rule::Verdict;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -36,7 +37,18 @@ pub const CLASSES_MAX: usize = 33;
 
 /// Number of a class; 0 is for requests that no rule takes.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(try_from = "u8", into = "u8")]
 pub struct ClassId(u8);

@@ -1,11 +1,12 @@
 //! The cleaner's settings, as they stand in a description: the field's names, with units.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
 
 /// What writes dirty data to the core, and in which order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleaningPolicy {
     /// Nothing does, but for an explicit flush of the dirty data, and a mode that makes none: then
@@ -39,7 +40,7 @@ impl CleaningPolicy {
 
 /// Settings of the cleaner: which policy, what all have in common, and the parameters of each,
 /// which are kept while another one is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct CleaningConfig {
     pub policy: CleaningPolicy,
@@ -57,7 +58,7 @@ pub struct CleaningConfig {
 }
 
 /// Parameters of `stripe`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StripeConfig {
     /// Below this dirty ratio, in per cent of what may be dirty, nothing is cleaned while requests
@@ -72,7 +73,7 @@ pub struct StripeConfig {
 }
 
 /// Parameters of `alru`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlruConfig {
     /// Pause after a look that found nothing to clean.
@@ -90,7 +91,7 @@ pub struct AlruConfig {
 }
 
 /// Parameters of `acp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcpConfig {
     /// Pause after a round.

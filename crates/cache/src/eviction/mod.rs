@@ -38,10 +38,11 @@ pub use shares::{ClassKey, KEYS, Shares};
 
 use crate::types::CoreLine;
 use lanes::Lanes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which lines leave the cache first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvictionPolicy {
     /// A short queue in front of a long one: what is asked for once does not displace the rest.
@@ -87,7 +88,7 @@ impl EvictionPolicy {
 }
 
 /// Who stays in the cache, by which policy, and why that one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvictionStats {
     pub setting: EvictionPolicy,
     /// In use.

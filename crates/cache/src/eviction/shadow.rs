@@ -10,7 +10,8 @@
 use super::{EvictionPolicy, Group, Heat, Held, Hits, Policy, Residents};
 use crate::types::CoreLine;
 use foldhash::fast::FixedState;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Lines that one shadow holds.
@@ -24,7 +25,7 @@ const GAIN_PERCENT: u64 = 5;
 const WINS: u32 = 2;
 
 /// How one policy would have done.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShadowStats {
     pub policy: EvictionPolicy,
     /// In the last whole window.

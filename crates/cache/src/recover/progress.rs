@@ -2,11 +2,12 @@
 
 use super::Source;
 use crate::format::slice_header::SliceHeader;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
 /// How much an open has read of what it will. What it found is written after that, in less time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadProgress {
     /// Segments of the log; after a clean stop there are none to read.
     pub segments_read: u32,

@@ -9,7 +9,8 @@ use crate::bypass::Balance;
 use crate::types::{CoreBlock, CorePlace};
 use hdrhistogram::Histogram;
 use headpond_block::{BLOCK_BYTES, ByteRange, Instant, Runtime};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -22,8 +23,8 @@ const LONGEST_NANOS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 1;
 
 /// The way that a request went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// All of it came from the cache.
     ReadHit,
@@ -201,7 +202,7 @@ fn empty() -> Histogram<u64> {
 pub struct LatencyStats(Vec<Histogram<u64>>);
 
 /// The times of one way, in microseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WayLatency {
     pub way: Way,
     /// Requests that were timed, or that one of them stands for.

@@ -5,17 +5,18 @@
 
 use super::Counters;
 use headpond_block::{BLOCK_BYTES, RequestKind};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Bytes to and from both devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     pub cache: CacheTraffic,
     pub core: CoreTraffic,
 }
 
 /// Bytes to and from the cache device, by what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CacheTraffic {
     pub read_for_requests: u64,
     pub read_for_cleaning: u64,
@@ -37,7 +38,7 @@ pub struct CacheTraffic {
 }
 
 /// Bytes to and from the core device, by what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CoreTraffic {
     pub read_for_requests: u64,
     pub read_ahead: u64,
@@ -54,7 +55,7 @@ pub struct CoreTraffic {
 /// Bytes to and from both devices for the blocks of one class, or of one core: what requests, the
 /// cleaner and reading ahead want of them, and their copies in the log. What the log needs for
 /// itself, and what reclaim and scrubs read, is nobody's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PartTraffic {
     pub core_read: u64,
     pub core_written: u64,

@@ -8,6 +8,7 @@ use super::analyze::write;
 use super::reading::{read_through, spare_inputs, warn_of_damage};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_advise::emit::{Occasion, Target, emit};
 use headpond_advise::picture::render_advice_page;
@@ -15,13 +16,15 @@ use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
     Advice, Effort, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
+use headpond_api::answers::Status;
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_trace::{Demand, ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::Description;
 use machine::{Named, described, devices_of, served, stacked};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 
 /// What a trace says about a volume.
@@ -50,7 +53,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
     let mut occasion = Occasion { trace: file.to_owned(), ..Occasion::default() };
     let mut situation = match (&args.volume, &args.stack) {
         (Some(volume), _) => {
-            let status = Client::of(places, volume)?.get("/v1/status")?;
+            let status = Client::of(places, volume)?.call(&operations::STATUS)?;
             occasion = occasion_of(occasion, volume, &status);
             served(&places.load(volume)?, &status, args)?
         }
@@ -71,7 +74,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         Some(target) => show_emitted(&advice, &situation, target, &occasion),
         None if args.json => {
             let both = json!({ "signature": signature, "advice": advice });
-            println!("{}", serde_json::to_string_pretty(&both)?);
+            print_json(&both)?;
         }
         None => print!("{}\n{}", render_signature(&signature), render_advice(&advice)),
     }
@@ -101,13 +104,12 @@ fn show_emitted(advice: &Advice, situation: &Situation, target: Target, occasion
 }
 
 /// A volume that is served, and its cache device where it has a path.
-fn occasion_of(occasion: Occasion, volume: &str, status: &Value) -> Occasion {
-    let cache = &status["cache"];
-    let device = cache["device"].as_str().filter(|name| name.starts_with('/'));
+fn occasion_of(occasion: Occasion, volume: &str, status: &Status) -> Occasion {
+    let device = status.cache.as_ref().map(|cache| &cache.devices[0]);
     Occasion {
         volume: Some(volume.to_owned()),
-        volume_has_cache: cache.is_object(),
-        cache_device: device.map(str::to_owned),
+        volume_has_cache: status.cache.is_some(),
+        cache_device: device.filter(|name| name.starts_with('/')).cloned(),
         ..occasion
     }
 }
@@ -116,7 +118,11 @@ fn occasion_of(occasion: Occasion, volume: &str, status: &Value) -> Occasion {
 ///
 /// # Errors
 /// Where the recording cannot be read.
-pub fn advise_for(recording: &Path, description: &Description, status: &Value) -> Result<Findings> {
+pub fn advise_for(
+    recording: &Path,
+    description: &Description,
+    status: &Status,
+) -> Result<Findings> {
     let situation = devices_of(description, status, Named::default())?;
     let situation = Situation { effort: Effort::Quick, ..situation };
     let mut reader = TraceReader::open(recording, ReadOptions::default())?;

@@ -2,6 +2,7 @@
 
 use super::reading::{read_through, spare_inputs, warn_of_damage};
 use crate::args::{AnalyzeArgs, TellingArgs};
+use crate::telling::print_json;
 use anyhow::{Context, Result, ensure};
 use headpond_advise::picture::{render_page, render_reuse_page};
 use headpond_advise::render::{render_reuse, render_signature};
@@ -62,7 +63,7 @@ pub fn show(signature: &Signature, title: &str, telling: &TellingArgs) -> Result
         write(path, &bytes)?;
     }
     if telling.json {
-        println!("{}", serde_json::to_string_pretty(signature)?);
+        print_json(signature)?;
     } else {
         print!("{}", render_signature(signature));
     }

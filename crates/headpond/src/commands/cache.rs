@@ -3,15 +3,18 @@
 use crate::commands::create::spec;
 use crate::commands::waiting;
 use crate::device::{Consent, DeviceSpec, claims};
+use crate::telling::print_json;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use headpond_api::answers::{Status, Versioned};
 use headpond_api::client::Client;
+use headpond_api::operations::{self, Operation};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_api::requests::{AttachBody, DetachBody, FlushPace, PurgeBody, ResizeBody};
 use headpond_block::BLOCK_BYTES;
-use headpond_volume::{SettingChange, Size, parse_word};
-use serde_json::Value;
+use headpond_cache::ScrubReport;
+use headpond_volume::{CacheStatus, SettingChange, Size, parse_word};
 
 /// Attach, detach, replace, resize, empty or scrub the cache of a volume while it is served.
 #[derive(Subcommand)]
@@ -146,22 +149,22 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
             let place = if args.tier { " as the tier" } else { "" };
             let verb = if args.devices.len() > 1 { "are" } else { "is" };
             let done = format!("{} {verb} attached{place}", args.devices.join(" and "));
-            put(places, args, "/v1/cache/attach", &done)
+            put(places, args, &operations::ATTACH_CACHE, &done)
         }
         CacheCommand::Replace(args) => {
             let place = if args.tier { "tier" } else { "cache" };
             let done = format!("{} is the new {place}", args.devices[0]);
-            put(places, args, "/v1/cache/replace", &done)
+            put(places, args, &operations::REPLACE_CACHE, &done)
         }
         CacheCommand::Resize(args) => {
             let client = Client::of(places, &args.name)?;
-            let status =
-                waiting::post(&client, "/v1/cache/resize", &ResizeBody { size: args.size })?;
-            let done = match status["unchanged"] == true {
+            let body = ResizeBody { size: args.size };
+            let resized = waiting::post(&client, &operations::RESIZE_CACHE, &body)?;
+            let done = match resized.is_unchanged {
                 true => "unchanged: the cache has this size, and keeps what it holds",
                 false => "the cache has its new size",
             };
-            tell(&args.name, done, &status, args.json)
+            tell(&args.name, done, &resized.status, args.json)
         }
         CacheCommand::Purge(args) => purge(places, args),
         CacheCommand::Scrub(args) => scrub(places, args),
@@ -169,16 +172,20 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
             let DetachArgs { flush, pace, force, tier, .. } = *args;
             let body = DetachBody { flush, pace, force, tier };
             let client = Client::of(places, &args.name)?;
-            let status = waiting::post(&client, "/v1/cache/detach", &body)?;
+            let status = waiting::post(&client, &operations::DETACH_CACHE, &body)?;
             let place = if tier { "tier" } else { "cache" };
             tell(&args.name, &format!("the {place} is detached"), &status, args.json)
         }
     }
 }
 
-fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exit> {
+fn put(
+    places: &Places,
+    args: &AttachArgs,
+    operation: &Operation<AttachBody, Status>,
+    done: &str,
+) -> Result<Exit> {
     let changes = super::class::read_named_files(&args.settings)?;
-    let changes = changes.iter().map(ToString::to_string).collect();
     let AttachArgs { line, size, force, tier, .. } = *args;
     let devices: Vec<DeviceSpec> = args.devices.iter().map(|it| spec(it)).collect::<Result<_>>()?;
     let consent = if force { Consent::Forced } else { Consent::Careful };
@@ -187,7 +194,7 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
     let copies = words.split_off(1);
     let device = words.remove(0);
     let body = AttachBody { device, copies, changes, line, size, force, tier };
-    let status = waiting::post(&Client::of(places, &args.name)?, path, &body)?;
+    let status = waiting::post(&Client::of(places, &args.name)?, operation, &body)?;
     claims::tell_lost(&claims);
     tell(&args.name, done, &status, args.json)
 }
@@ -196,52 +203,47 @@ fn purge(places: &Places, args: &PurgeArgs) -> Result<Exit> {
     let PurgeArgs { flush, force, yes, .. } = *args;
     let client = Client::of(places, &args.name)?;
     if force && !yes {
-        let status: Value = client.get("/v1/status")?;
-        let bytes_of = |field: &str| status["cache"][field].as_u64().unwrap_or(0);
-        let bytes = bytes_of("dirty_bytes") + bytes_of("unflushed_bytes");
+        let status = client.call(&operations::STATUS)?;
+        let bytes = status.live_cache().map_or(0, CacheStatus::unsafe_bytes);
         return Err(Failure::refused(format!(
             "{bytes} bytes that only the cache of {} has, or its array has not flushed, would be lost: \
              say --yes if that is what you want, or have them written with --flush",
             args.name
         )));
     }
-    let status = waiting::post(&client, "/v1/cache/purge", &PurgeBody { flush, force })?;
+    let status = waiting::post(&client, &operations::PURGE_CACHE, &PurgeBody { flush, force })?;
     tell(&args.name, "the cache is empty", &status, args.json)
 }
 
 fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    let report = waiting::post(&client, "/v1/cache/scrub", &())?;
-    let lost = report["lost"].as_array().cloned().unwrap_or_default();
+    let report = waiting::post(&client, &operations::SCRUB_CACHE, &())?;
+    let exit = if report.lost.is_empty() { Exit::Ok } else { Exit::Degraded };
     if args.json {
-        println!("{report}");
-    } else {
-        let count = |field: &str| report[field].as_u64().unwrap_or(0);
-        let (name, blocks, dropped) = (&args.name, count("blocks"), count("dropped_blocks"));
-        println!("{name}: {blocks} blocks of 4 KiB read, {dropped} damaged ones dropped");
-        let unchecked = count("unchecked_blocks");
-        if unchecked > 0 {
-            println!("  {unchecked} blocks in memory have no checksum: set checksums=always");
-        }
-        for run in &lost {
-            let (first, blocks) = (run["first"].as_u64(), run["count"].as_u64());
-            let (first, blocks) = (first.unwrap_or(0), blocks.unwrap_or(0));
-            println!(
-                "  {} bytes at {} are damaged, and the array lacks them: write them again",
-                blocks * BLOCK_BYTES,
-                first * BLOCK_BYTES
-            );
-        }
-        if report["is_partial"] == true {
-            println!("  the cache was closed before all of it was read");
-        }
+        print_json(&Versioned::new(report))?;
+        return Ok(exit);
     }
-    Ok(if lost.is_empty() { Exit::Ok } else { Exit::Degraded })
+    let ScrubReport { blocks, unchecked_blocks, dropped_blocks, lost, is_partial } = report;
+    println!("{}: {blocks} blocks of 4 KiB read, {dropped_blocks} damaged ones dropped", args.name);
+    if unchecked_blocks > 0 {
+        println!("  {unchecked_blocks} blocks in memory have no checksum: set checksums=always");
+    }
+    for run in &lost {
+        println!(
+            "  {} bytes at {} are damaged, and the array lacks them: write them again",
+            run.count * BLOCK_BYTES,
+            run.first.0 * BLOCK_BYTES
+        );
+    }
+    if is_partial {
+        println!("  the cache was closed before all of it was read");
+    }
+    Ok(exit)
 }
 
-fn tell(name: &str, done: &str, status: &Value, is_json: bool) -> Result<Exit> {
+fn tell(name: &str, done: &str, status: &Status, is_json: bool) -> Result<Exit> {
     if is_json {
-        println!("{}", serde_json::to_string_pretty(status)?);
+        print_json(&Versioned::new(status))?;
     } else {
         println!("{name}: {done}");
         super::status::print_settings(status);

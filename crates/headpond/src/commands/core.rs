@@ -4,13 +4,15 @@ use crate::args::ArrayArgs;
 use crate::commands::striping::{self, Found};
 use crate::commands::{contents, create::specs, waiting};
 use crate::device::{Consent, DeviceSpec, claims};
+use crate::telling::print_json;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use headpond_api::answers::{Status, Versioned};
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::{AddCoreBody, RemoveCoreBody};
-use serde_json::Value;
 
 /// Give a served volume further cores, each an array with an export of its own, that share its
 /// cache; or take them away.
@@ -82,7 +84,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
                 force: args.force,
             };
             let client = Client::of(places, &args.volume)?;
-            let status = waiting::post(&client, "/v1/core/add", &body)?;
+            let status = waiting::post(&client, &operations::ADD_CORE, &body)?;
             claims::tell_lost(&claims);
             let notes = notes.into_iter().chain(contents::note(&args.array));
             notes.for_each(|note| eprintln!("headpond: note: {note}"));
@@ -92,7 +94,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
         CoreCommand::Remove(args) => {
             let body = RemoveCoreBody { name: args.name.clone() };
             let client = Client::of(places, &args.volume)?;
-            let status = waiting::post(&client, "/v1/core/remove", &body)?;
+            let status = waiting::post(&client, &operations::REMOVE_CORE, &body)?;
             let (volume, name) = (&args.volume, &args.name);
             let done = format!("{name} is a volume of its own: `headpond serve {volume}-{name}`");
             tell(volume, &done, &status, args.json)
@@ -100,9 +102,9 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
     }
 }
 
-fn tell(volume: &str, done: &str, status: &Value, is_json: bool) -> Result<Exit> {
+fn tell(volume: &str, done: &str, status: &Status, is_json: bool) -> Result<Exit> {
     if is_json {
-        println!("{}", serde_json::to_string_pretty(status)?);
+        print_json(&Versioned::new(status))?;
     } else {
         println!("{volume}: {done}");
         super::status::print_cores(status);

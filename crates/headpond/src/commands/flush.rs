@@ -2,8 +2,11 @@
 
 use crate::args::FlushArgs;
 use crate::commands::waiting;
+use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::FlushBody;
@@ -14,12 +17,11 @@ use headpond_api::requests::FlushBody;
 /// What stays dirty and why.
 pub fn run(places: &Places, args: &FlushArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    let answer = waiting::post(&client, "/v1/flush", &FlushBody { pace: args.pace })?;
+    let answer = waiting::post(&client, &operations::FLUSH, &FlushBody { pace: args.pace })?;
     if args.json {
-        println!("{answer}");
+        print_json(&Versioned::new(answer))?;
     } else {
-        let bytes = answer["cleaned_bytes"].as_u64().unwrap_or(0);
-        println!("{}: {:.1} MB cleaned", args.name, bytes as f64 / 1e6);
+        println!("{}: {:.1} MB cleaned", args.name, answer.cleaned_bytes as f64 / 1e6);
     }
     Ok(Exit::Ok)
 }

@@ -2,8 +2,11 @@
 
 use crate::args::SetArgs;
 use crate::commands::waiting;
+use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::SetBody;
@@ -20,11 +23,10 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     }
     let client = Client::of(places, &args.name)?;
     let changes = super::class::read_named_files(&args.changes)?;
-    let changes = changes.iter().map(ToString::to_string).collect();
     let body = SetBody { changes, flush: args.flush, pace: args.pace };
-    let status = waiting::post(&client, "/v1/settings", &body)?;
+    let status = waiting::post(&client, &operations::SET, &body)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        print_json(&Versioned::new(status))?;
     } else {
         super::status::print_settings(&status);
     }
@@ -38,7 +40,7 @@ fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
     let of_tier = tier.into_iter().flat_map(|tier| tier.settings.shown());
     let shown: Vec<ShownSetting> = of_cache.chain(of_tier).chain(array.shown()).collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&shown)?);
+        print_json(&shown)?;
         return Ok(Exit::Ok);
     }
     let columns = ["setting", "value", "default", "takes"].map(|name| (name, Align::Left));

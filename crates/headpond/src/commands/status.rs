@@ -5,20 +5,27 @@ mod clients;
 mod copies;
 
 use crate::args::StatusArgs;
+use crate::telling::{print_json, word};
 use anyhow::Result;
 pub use array::print_array;
-use array::print_devices;
-use array::print_missing;
+use array::{print_array_live, print_devices};
 use clients::print_clients;
 pub use copies::print_copies;
+use headpond_api::answers::{CacheAnswer, LoadingStatus, ServiceState, Status, Versioned};
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::{Exit, told};
 use headpond_api::place::Places;
-use headpond_block::BLOCK_BYTES;
-use headpond_daemon::loading::{Told, look, parts};
+use headpond_cache::{
+    BypassPolicy, BypassReport, BypassShare, EvictionPolicy, EvictionStats, OrderStats, ShadowStats,
+};
+use headpond_daemon::loading::{look, parts};
 use headpond_report::{Align, Table, count, size};
-use headpond_volume::{CACHE_COPIES, CoreDescription, Description, Size};
-use serde_json::{Value, json};
+use headpond_volume::{
+    ActKind, ActStatus, Alert, AlertKind, CACHE_COPIES, CacheStatus, ClassSetting, OwnerState,
+    OwnerStatus, Size,
+};
+use serde::Serialize;
 
 /// Shows one volume, or a line for each.
 ///
@@ -34,86 +41,83 @@ pub fn run(places: &Places, args: &StatusArgs) -> Result<Exit> {
 fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
     let status = status_of(places, name)?;
     if as_json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        print_json(&Versioned::new(&status))?;
     } else {
         print(&status);
     }
-    let is_healthy = |array: &Value| matches!(array["state"].as_str(), None | Some("healthy"));
-    let cores = status["cores"].as_array().into_iter().flatten();
-    let copies = &status["cache"]["mirror"]["array"];
-    let is_whole = cores.map(|core| &core["array"]).chain([copies]).all(is_healthy);
     // A cache full of dirty data does what it is for.
-    let alerts = status["alerts"].as_array().into_iter().flatten();
-    let is_well = alerts.map(|alert| &alert["kind"]).all(|kind| kind == "cache-full");
-    Ok(if is_whole && is_well { Exit::Ok } else { Exit::Degraded })
+    let is_well = status.alerts.iter().all(|alert| alert.kind == AlertKind::CacheFull);
+    Ok(if status.is_healthy() && is_well { Exit::Ok } else { Exit::Degraded })
+}
+
+/// A volume in the list of all.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed {
+    Known(Box<Status>),
+    /// One that does not answer hides no other.
+    Unknown {
+        name: String,
+        error: String,
+    },
 }
 
 fn all(places: &Places, as_json: bool) -> Result<Exit> {
-    // One that does not answer hides no other.
-    let names = places.names();
-    let status = |name: &String| {
-        let unknown = |error| json!({ "name": name, "error": told(&error) });
-        status_of(places, name).unwrap_or_else(unknown)
+    let list = |name: String| match status_of(places, &name) {
+        Ok(status) => Listed::Known(Box::new(status)),
+        Err(error) => Listed::Unknown { name, error: told(&error) },
     };
-    let statuses: Vec<Value> = names.iter().map(status).collect();
-    let is_known = |status: &Value| status["error"].is_null();
-    let exit = if statuses.iter().all(is_known) { Exit::Ok } else { Exit::Error };
+    let listed: Vec<Listed> = places.names().into_iter().map(list).collect();
+    let is_known = |listed: &Listed| matches!(listed, Listed::Known(_));
+    let exit = if listed.iter().all(is_known) { Exit::Ok } else { Exit::Error };
     if as_json {
-        println!("{}", serde_json::to_string_pretty(&statuses)?);
+        print_json(&listed.iter().map(Versioned::new).collect::<Vec<_>>())?;
         return Ok(exit);
     }
-    if statuses.is_empty() {
+    if listed.is_empty() {
         println!("no volumes; make one with `headpond create`");
         return Ok(Exit::Ok);
     }
     let columns =
-        ["volume", "served", "array", "state", "cache mode"].map(|name| (name, Align::Left));
+        ["volume", "state", "array", "array state", "cache mode"].map(|name| (name, Align::Left));
     let mut table = Table::new(columns);
-    for status in statuses.iter().filter(|status| is_known(status)) {
-        let is_served = status["served"].as_bool() == Some(true);
-        let served = match status["loading"].is_object() {
-            true => "loading",
-            false if is_served => "yes",
-            false => "no",
-        };
-        table.row([
-            text(&status["name"]),
-            served.to_owned(),
-            format!("RAID {}", status["array"]["level"]),
-            text(&status["array"]["state"]),
-            text(&status["cache"]["mode"]),
-        ]);
+    for listed in &listed {
+        let Listed::Known(status) = listed else { continue };
+        let array = status.array().map_or("-".into(), |array| word(array.state));
+        let mode = status.cache.as_ref().map_or("-", |cache| cache.settings.mode.name());
+        let level = status.cores[0].level.to_string();
+        table.row([status.name.clone(), word(status.state), level, array, mode.to_owned()]);
     }
     print!("{}", table.render());
-    for status in statuses.iter().filter(|status| !is_known(status)) {
-        println!("{}: {}", text(&status["name"]), text(&status["error"]));
+    for listed in &listed {
+        if let Listed::Unknown { name, error } = listed {
+            println!("{name}: {error}");
+        }
     }
     Ok(exit)
 }
 
 /// From the daemon, where it runs; else what the description says.
-fn status_of(places: &Places, name: &str) -> Result<Value> {
+fn status_of(places: &Places, name: &str) -> Result<Status> {
     let description = places.load(name)?;
     let client = Client::of(places, name)?;
     if client.is_served() {
-        return client.get("/v1/status");
+        return client.call(&operations::STATUS);
     }
-    let mut status = unserved(&description);
-    match look(places, name) {
-        Some(told) => status["loading"] = serde_json::to_value(told)?,
-        None => {
-            status["alerts"] = places.refusal(name).into_iter().collect();
-            if !status["cache"].is_null() {
-                let dirty = places.left_dirty_bytes(name);
-                status["cache"]["dirty_bytes"] = dirty.into();
-                status["warnings"] = warning_of_left(name, dirty).into_iter().collect();
-            }
-        }
+    let mut status = Status::described(&description);
+    if let Some(loading) = look(places, name) {
+        (status.state, status.loading) = (ServiceState::Loading, Some(loading));
+        return Ok(status);
+    }
+    status.alerts.extend(places.refusal(name));
+    if let Some(cache) = &mut status.cache {
+        cache.dirty_bytes = places.left_dirty_bytes(name);
+        status.warnings.extend(warning_of_left(name, cache.dirty_bytes));
     }
     Ok(status)
 }
 
-/// What whoever would take the cache device away has to know.
+/// What has to be known before the cache device is taken away.
 fn warning_of_left(name: &str, dirty: Option<u64>) -> Option<String> {
     let write_down = format!("`headpond serve {name}` and `headpond stop {name} --flush`");
     match dirty {
@@ -129,148 +133,110 @@ fn warning_of_left(name: &str, dirty: Option<u64>) -> Option<String> {
     }
 }
 
-fn unserved(description: &Description) -> Value {
-    let plain = "a description is plain data";
-    let tier = description.tier.as_ref().map(|tier| serde_json::to_value(tier).expect(plain));
-    let cache = description.cache.as_ref().map(|cache| serde_json::to_value(cache).expect(plain));
-    let array = |core: &CoreDescription| {
-        let members: Vec<_> =
-            core.members.iter().map(|device| json!({ "device": device })).collect();
-        json!({ "level": core.raid, "strip_bytes": core.strip.0, "members": members })
-    };
-    let first = json!({ "id": 1, "name": description.name, "array": array(&description.core) });
-    let further = description.further_cores.iter().map(
-        |further| json!({ "id": further.id, "name": further.name, "array": array(&further.core) }),
-    );
-    json!({
-        "name": description.name,
-        "uuid": description.uuid,
-        "served": false,
-        "slices": description.slices,
-        "array": array(&description.core),
-        "cores": std::iter::once(first).chain(further).collect::<Vec<_>>(),
-        "tier": tier,
-        "cache": cache,
-    })
-}
-
-fn print(status: &Value) {
-    let name = text(&status["name"]);
-    let array = &status["array"];
-    let members = array["members"].as_array().map_or(0, Vec::len);
-    if status["served"].as_bool() != Some(true) {
-        match serde_json::from_value(status["loading"].clone()) {
-            Ok(told) => println!("{name}: {}", tell_loading(&told)),
-            Err(_) => println!("{name}: not served; start it with `headpond serve {name}`"),
-        }
-        println!("  array     RAID {} of {members} members", array["level"]);
-        print_devices(array);
-        print_cores(status);
-        print_settings(status);
-        print_alerts(status);
-        print_warnings(status);
-        return;
+fn print(status: &Status) {
+    let name = &status.name;
+    match (status.state, &status.loading) {
+        (ServiceState::Serving, _) => print_head(status),
+        (_, Some(loading)) => println!("{name}: {}", tell_loading(loading)),
+        (_, None) => println!("{name}: not served; start it with `headpond serve {name}`"),
     }
-    println!("{name}: {}", size(status["size_bytes"].as_u64().unwrap_or(0)));
-    for export in status["exports"].as_array().into_iter().flatten() {
-        println!("  export    {}", text(export));
+    let first = &status.cores[0];
+    match &first.array {
+        Some(array) => print_array(array),
+        None => println!("  array     {} of {} members", first.level, first.devices.len()),
     }
-    print_clients(status);
-    if let Some(owner) = owner_line(&status["owner"]) {
-        println!("  owner     {owner}");
-    }
-    print_array(array);
-    print_devices(array);
-    if let Some(how) = status["cores"][0]["write_hole"].as_str() {
+    print_devices(first);
+    if let Some(how) = &first.write_hole {
         println!("            write hole: {how}");
     }
     print_cores(status);
     print_settings(status);
-    if let Some(output) = status["recording"].as_str() {
-        println!("  recording to {output}");
+    if let Some(output) = &status.recording {
+        println!("  recording to {}", output.display());
     }
     print_acts(status);
-    print_alerts(status);
-    print_warnings(status);
+    print_alerts(&status.alerts);
+    status.warnings.iter().for_each(|warning| println!("  warning   {warning}"));
 }
 
-/// Who has the devices, as these tell other hosts; `None` where they tell nothing.
-fn owner_line(owner: &Value) -> Option<String> {
-    let (host, state) = (owner["host"].as_str()?, owner["state"].as_str()?);
-    Some(match state {
-        "held" => format!("{host}; heartbeat {} ms", owner["heartbeat_ms"]),
-        "late" => format!("{host}, late: requests wait until its devices have been looked at"),
-        _ => format!("{}, which has taken over from {host}", text(&owner["to"])),
-    })
+fn print_head(status: &Status) {
+    println!("{}: {}", status.name, size(status.size_bytes.unwrap_or(0)));
+    status.exports.iter().for_each(|export| println!("  export    {export}"));
+    print_clients(status);
+    if let Some(owner) = &status.owner {
+        println!("  owner     {}", owner_line(owner));
+    }
 }
 
-fn print_warnings(status: &Value) {
-    for warning in status["warnings"].as_array().into_iter().flatten() {
-        println!("  warning   {}", text(warning));
+/// Which host has the devices, as these tell other hosts.
+fn owner_line(OwnerStatus { host, heartbeat_ms, state }: &OwnerStatus) -> String {
+    match state {
+        OwnerState::Held => format!("{host}; heartbeat {heartbeat_ms} ms"),
+        OwnerState::Late => {
+            format!("{host}, late: requests wait until its devices have been looked at")
+        }
+        OwnerState::Lost { to } => format!("{to}, which has taken over from {host}"),
     }
 }
 
 /// How far a volume is that will be served when it is loaded.
-fn tell_loading(told: &Told) -> String {
-    let progress = told.loading.progress;
-    let left = told.seconds_left().map(|left| format!(", about {left:.0} s left"));
+fn tell_loading(status: &LoadingStatus) -> String {
+    let progress = status.loading.progress;
+    let left = status.seconds_left().map(|left| format!(", about {left:.0} s left"));
     format!(
         "not served yet: loading, {} of {}{}{}",
         size(progress.read_bytes),
         size(progress.bytes),
-        parts(&told.loading),
+        parts(&status.loading),
         left.unwrap_or_default()
     )
 }
 
 /// The cores beside the first, each in one line.
-pub fn print_cores(status: &Value) {
-    for core in status["cores"].as_array().into_iter().flatten().skip(1) {
-        let array = &core["array"];
-        let members = array["members"].as_array().map_or(0, Vec::len);
-        let state = array["state"].as_str().map(|state| format!(", {state}")).unwrap_or_default();
-        let bytes = core["size_bytes"].as_u64().map(|bytes| format!("{}, ", size(bytes)));
+pub fn print_cores(status: &Status) {
+    for core in &status.cores[1..] {
+        let members = core.array.as_ref().map_or(core.devices.len(), |it| it.members.len());
+        let state = core.array.as_ref().map(|array| format!(", {}", word(array.state)));
+        let bytes = core.size_bytes.map(|bytes| format!("{}, ", size(bytes)));
         println!(
-            "  core {:<4} {}: {}RAID {} of {members} members{state}",
-            core["id"].to_string(),
-            text(&core["name"]),
+            "  core {:<4} {}: {}{} of {members} members{}",
+            core.id.to_string(),
+            core.name,
             bytes.unwrap_or_default(),
-            array["level"],
+            core.level,
+            state.unwrap_or_default(),
         );
-        print_devices(array);
-        print_missing(array);
+        print_devices(core);
+        core.array.iter().for_each(print_array_live);
     }
 }
 
-pub fn print_acts(status: &Value) {
-    for act in status["acts"].as_array().into_iter().flatten() {
-        println!("  under way {}", tell_act(act));
-    }
+pub fn print_acts(status: &Status) {
+    status.acts.iter().for_each(|act| println!("  under way {}", tell_act(act)));
 }
 
 /// What goes on, in words.
-pub fn name_of_act(act: &Value) -> String {
-    if act["core"] == CACHE_COPIES {
+pub fn name_of_act(act: &ActStatus) -> String {
+    if act.core.as_deref() == Some(CACHE_COPIES) {
         return "giving a copy of the cache what it lacks".into();
     }
-    let name = match act["act"].as_str() {
-        Some("cleaning") => "writing what is dirty to the array",
-        Some("scrubbing") => "reading all that the cache holds",
-        Some("rebuild") => "giving a spare what a member holds",
-        Some("stand-in") => "giving distributed spare space what a lost member held",
-        Some("growth") => "moving the array's data to more members",
-        Some("array-scrub") => "looking at every stripe",
-        _ => "initial sync of the parity",
+    let name = match act.act {
+        ActKind::Cleaning => "writing what is dirty to the array",
+        ActKind::Scrubbing => "reading all that the cache holds",
+        ActKind::Rebuild => "giving a spare what a member holds",
+        ActKind::StandIn => "giving distributed spare space what a lost member held",
+        ActKind::Growth => "moving the array's data to more members",
+        ActKind::ArrayScrub => "looking at every stripe",
+        ActKind::Parity => "initial sync of the parity",
     };
-    let core = act["core"].as_str().map(|core| format!(" of core {core}"));
+    let core = act.core.as_ref().map(|core| format!(" of core {core}"));
     format!("{name}{}", core.unwrap_or_default())
 }
 
 /// How far it is, and how long it will take.
-fn tell_act(act: &Value) -> String {
-    let (done, total) = (act["done_bytes"].as_u64(), act["total_bytes"].as_u64());
-    let (done, total) = (done.unwrap_or(0), total.unwrap_or(0));
-    let left = act["left_s"].as_f64().map(|left| format!(", about {left:.0} s left"));
+fn tell_act(act: &ActStatus) -> String {
+    let (done, total) = (act.done_bytes, act.total_bytes);
+    let left = act.left_s.map(|left| format!(", about {left:.0} s left"));
     let percent = (done * 100).checked_div(total).unwrap_or(100);
     format!(
         "{}: {percent} %, {} of {}{}",
@@ -282,148 +248,124 @@ fn tell_act(act: &Value) -> String {
 }
 
 /// What happened, what is at risk, and what to do.
-fn print_alerts(status: &Value) {
-    for alert in status["alerts"].as_array().into_iter().flatten() {
-        println!("  alert     {}: {}", text(&alert["kind"]), text(&alert["happened"]));
-        println!("            at risk: {}", text(&alert["at_risk"]["what"]));
-        println!("            to do: {}", text(&alert["to_do"]));
+fn print_alerts(alerts: &[Alert]) {
+    for Alert { kind, happened, at_risk, to_do } in alerts {
+        println!("  alert     {}: {happened}", word(kind));
+        println!("            at risk: {}", at_risk.what);
+        println!("            to do: {to_do}");
     }
 }
 
 /// The settings of the tier, where there is one, and of the cache, each in one line, and what they
 /// hold.
-pub fn print_settings(status: &Value) {
-    if !status["tier"].is_null() {
-        print_cache("tier", &status["tier"]);
-    }
-    match status["cache"].is_null() {
-        true => println!("  cache     none"),
-        false => print_cache("cache", &status["cache"]),
+pub fn print_settings(status: &Status) {
+    status.tier.iter().for_each(|tier| print_cache("tier", tier));
+    match &status.cache {
+        None => println!("  cache     none"),
+        Some(cache) => print_cache("cache", cache),
     }
 }
 
-fn print_cache(place: &str, cache: &Value) {
-    let draining = if cache["draining"].as_bool() == Some(true) { " (draining)" } else { "" };
+fn print_cache(place: &str, cache: &CacheAnswer) {
+    let settings = &cache.settings;
+    let is_draining = cache.live.as_ref().is_some_and(|live| live.draining);
+    let line_bytes = cache.live.as_ref().map_or(cache.line_bytes, |live| live.line_bytes.into());
     println!(
-        "  {place:<9} {}: mode={}{draining} cleaning={} seq-cutoff={} promotion={} eviction={} line={}{}",
-        text(&cache["device"]),
-        text(&cache["mode"]),
-        text(&cache["cleaning"]["policy"]),
-        text(&cache["seq_cutoff"]["policy"]),
-        text(&cache["promotion"]["policy"]),
-        text(&cache["eviction"]),
-        line(cache),
-        classes(cache),
+        "  {place:<9} {}: mode={}{} cleaning={} seq-cutoff={} promotion={} eviction={} line={}{}",
+        cache.live.as_ref().map_or(&cache.devices[0], |live| &live.device),
+        settings.mode.name(),
+        if is_draining { " (draining)" } else { "" },
+        settings.cleaning.policy,
+        word(settings.seq_cutoff.policy),
+        word(settings.promotion.policy),
+        word(settings.eviction),
+        Size(line_bytes),
+        classes(&settings.classes),
     );
     print_copies(cache);
-    usage(cache).iter().for_each(|line| println!("            {line}"));
-}
-
-fn classes(cache: &Value) -> String {
-    match cache["classes"].as_str() {
-        None | Some("none") => String::new(),
-        Some(text) if text.contains('\n') => {
-            format!(" classes={} tables", text.matches("[[class]]").count())
+    match &cache.live {
+        Some(live) => usage(live).iter().for_each(|line| println!("            {line}")),
+        None if cache.dirty_bytes == Some(0) => {
+            println!("            nothing dirty: the array has everything");
         }
-        Some(name) => format!(" classes={name}"),
+        None => {}
     }
 }
 
-/// The length of a line: a served cache tells in bytes; a description need not say.
-fn line(cache: &Value) -> String {
-    match (cache["line_bytes"].as_u64(), cache["line"].as_str()) {
-        (Some(bytes), _) => Size(bytes).to_string(),
-        (None, Some(described)) => described.to_owned(),
-        (None, None) => Size(BLOCK_BYTES).to_string(),
+fn classes(classes: &ClassSetting) -> String {
+    let text = word(classes);
+    match classes {
+        ClassSetting::None => String::new(),
+        ClassSetting::Inline(_) => {
+            format!(" classes={} tables", text.matches("[[class]]").count())
+        }
+        _ => format!(" classes={text}"),
     }
 }
 
 /// What the cache of a served volume holds.
-fn usage(cache: &Value) -> Vec<String> {
-    let Some(capacity) = cache["capacity_bytes"].as_u64() else {
-        let is_clean = cache["dirty_bytes"] == 0;
-        return is_clean
-            .then(|| "nothing dirty: the array has everything".into())
-            .into_iter()
-            .collect();
-    };
-    let bytes = |field: &str| size(cache[field].as_u64().unwrap_or(0));
+fn usage(cache: &CacheStatus) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: {} dirty of at most {} ({:.0} %), {} clean",
-        size(capacity),
-        bytes("dirty_bytes"),
-        bytes("dirty_bytes_max"),
-        cache["dirty_ratio"].as_f64().unwrap_or(0.0) * 100.0,
-        bytes("clean_bytes")
+        size(cache.capacity_bytes),
+        size(cache.dirty_bytes),
+        size(cache.dirty_bytes_max),
+        cache.dirty_ratio * 100.0,
+        size(cache.clean_bytes)
     )];
-    if cache["unflushed_bytes"].as_u64() > Some(0) {
-        lines
-            .push(format!("{} written to the array and not yet flushed", bytes("unflushed_bytes")));
+    if cache.unflushed_bytes > 0 {
+        let bytes = size(cache.unflushed_bytes);
+        lines.push(format!("{bytes} written to the array and not yet flushed"));
     }
-    let replayed = cache["replayed_blocks"].as_u64().unwrap_or(0);
-    if replayed > 0 {
-        lines.push(format!("{} blocks replayed and not yet cleaned", count(replayed)));
+    if cache.replayed_blocks > 0 {
+        let blocks = count(cache.replayed_blocks);
+        lines.push(format!("{blocks} blocks replayed and not yet cleaned"));
     }
-    lines.extend(order(&cache["order"]));
-    let slices = cache["evictions"].as_array();
-    lines.extend(slices.into_iter().flatten().filter_map(eviction));
-    let slices = cache["bypasses"].as_array();
-    lines.extend(slices.into_iter().flatten().filter_map(bypass));
+    lines.extend(cache.order.as_ref().map(order));
+    lines.extend(cache.evictions.iter().filter_map(eviction));
+    lines.extend(cache.bypasses.iter().filter_map(bypass));
     lines
 }
 
 /// What would be left if the cache were lost, with cleaning in the order of the flushes.
-fn order(order: &Value) -> Option<String> {
-    let number = |field: &str| count(order[field].as_u64().unwrap_or(0));
-    let what = match order["is_consistent"].as_bool()? {
+fn order(order: &OrderStats) -> String {
+    let what = match order.is_consistent {
         true => "a consistent past",
         false => "a mixture until more is cleaned",
     };
-    let (epochs, kept) = (number("epochs_waiting"), number("kept_blocks"));
-    Some(format!(
-        "the array is {what}: {epochs} flushes behind, {kept} superseded blocks kept for it"
-    ))
+    let (epochs, kept) = (count(order.epochs_waiting), count(order.kept_blocks));
+    format!("the array is {what}: {epochs} flushes behind, {kept} superseded blocks kept for it")
 }
 
 /// What goes to the array because that answers sooner, and by which times.
-fn bypass(slice: &Value) -> Option<String> {
-    if slice["policy"] != "adaptive" {
+fn bypass(slice: &BypassReport) -> Option<String> {
+    if slice.policy != BypassPolicy::Adaptive {
         return None;
     }
-    let side = |name: &str| {
-        let side = &slice[name];
-        let share = side["share"].as_f64().unwrap_or(0.0) * 100.0;
-        let times = side["cache_us"].as_f64().zip(side["core_us"].as_f64());
+    let side = |name: &str, side: &BypassShare| {
+        let times = side.cache_us.zip(side.core_us);
         let times =
             times.map(|(cache, core)| format!(" (cache {cache:.0} us, array {core:.0} us)"));
-        format!("{share:.0} % of {name}{}", times.unwrap_or_default())
+        format!("{:.0} % of {name}{}", side.share * 100.0, times.unwrap_or_default())
     };
-    Some(format!("past the cache, of what may go: {}, {}", side("reads"), side("writes")))
+    let (reads, writes) = (side("reads", &slice.reads), side("writes", &slice.writes));
+    Some(format!("past the cache, of what may go: {reads}, {writes}"))
 }
 
 /// Which policy `adaptive` has chosen for a slice, and why.
-fn eviction(slice: &Value) -> Option<String> {
-    if slice["setting"] != "adaptive" {
+fn eviction(slice: &EvictionStats) -> Option<String> {
+    if slice.setting != EvictionPolicy::Adaptive {
         return None;
     }
-    let ratio = |shadow: &Value| {
-        let percent = shadow["miss_ratio"].as_f64().unwrap_or(0.0) * 100.0;
-        format!("{} {percent:.1} %", text(&shadow["policy"]))
+    let ratio = |shadow: &ShadowStats| {
+        format!("{} {:.1} %", word(shadow.policy), shadow.miss_ratio * 100.0)
     };
-    let sampled: Vec<String> = slice["sampled"].as_array()?.iter().map(ratio).collect();
+    let sampled: Vec<String> = slice.sampled.iter().map(ratio).collect();
     let why = match sampled.is_empty() {
         true => "nothing compared yet".to_owned(),
         false => format!("of a sample would miss: {}", sampled.join(", ")),
     };
-    Some(format!("evicts by {}; {why}", text(&slice["policy"])))
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
+    Some(format!("evicts by {}; {why}", word(slice.policy)))
 }
 
 #[cfg(test)]
@@ -431,81 +373,72 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_were_replayed_are_told_until_they_are_cleaned() {
-        let mut cache = json!({ "capacity_bytes": 1 << 30, "replayed_blocks": 2601 });
-        assert_eq!(usage(&cache)[1], "2,601 blocks replayed and not yet cleaned");
-        cache["replayed_blocks"] = 0.into();
-        assert_eq!(usage(&cache).len(), 1);
-        assert!(usage(&Value::Null).is_empty());
-        assert_eq!(usage(&json!({ "dirty_bytes": 0 })).len(), 1, "of one that is not served");
-    }
-
-    #[test]
     fn the_owner_is_the_host_that_has_the_devices() {
-        let owner = json!({ "host": "anna", "heartbeat_ms": 250, "state": "held" });
-        let line = "anna; heartbeat 250 ms";
-        assert_eq!(owner_line(&owner).as_deref(), Some(line));
-        let lost = json!({ "host": "anna", "heartbeat_ms": 250, "state": "lost", "to": "berta" });
-        let line = "berta, which has taken over from anna";
-        assert_eq!(owner_line(&lost).as_deref(), Some(line));
-        assert_eq!(owner_line(&Value::Null), None);
+        let line =
+            |state| owner_line(&OwnerStatus { host: "anna".into(), heartbeat_ms: 250, state });
+        assert_eq!(line(OwnerState::Held), "anna; heartbeat 250 ms");
+        let lost = OwnerState::Lost { to: "berta".into() };
+        assert_eq!(line(lost), "berta, which has taken over from anna");
     }
 
     #[test]
     fn act_says_how_far_it_is_and_how_long_it_will_take() {
-        let act = |left_s: Value, core: Value| {
-            tell_act(&json!({
-                "act": "parity", "core": core, "done_bytes": 1u64 << 30, "total_bytes": 4u64 << 30,
-                "elapsed_s": 10.0, "left_s": left_s,
-            }))
+        let act = |left_s, core: Option<&str>| {
+            let (done_bytes, total_bytes) = (1 << 30, 4 << 30);
+            let core = core.map(str::to_owned);
+            let act = ActKind::Parity;
+            tell_act(&ActStatus { act, core, done_bytes, total_bytes, elapsed_s: 10.0, left_s })
         };
         let text = "initial sync of the parity: 25 %, 1 GiB of 4 GiB";
-        assert_eq!(act(Value::Null, Value::Null), text);
+        assert_eq!(act(None, None), text);
         let of_core = text.replace("parity:", "parity of core logs:");
-        assert_eq!(act(30.0.into(), "logs".into()), format!("{of_core}, about 30 s left"));
+        assert_eq!(act(Some(30.0), Some("logs")), format!("{of_core}, about 30 s left"));
     }
 
     #[test]
     fn cleaning_in_order_says_what_the_array_holds() {
-        let told = |order| usage(&json!({ "capacity_bytes": 1 << 30, "order": order })).remove(1);
-        let order = json!({ "is_consistent": true, "epochs_waiting": 3, "kept_blocks": 1200 });
+        let told = |is_consistent, epochs_waiting, kept_blocks| {
+            order(&OrderStats { is_consistent, epochs_waiting, kept_blocks })
+        };
         let text =
             "the array is a consistent past: 3 flushes behind, 1,200 superseded blocks kept for it";
-        assert_eq!(told(order), text);
-        let order = json!({ "is_consistent": false, "epochs_waiting": 0, "kept_blocks": 0 });
-        assert!(told(order).starts_with("the array is a mixture until more is cleaned"));
+        assert_eq!(told(true, 3, 1200), text);
+        let text = told(false, 0, 0);
+        assert!(text.starts_with("the array is a mixture until more is cleaned"), "{text}");
     }
 
     #[test]
     fn adaptive_bypass_says_its_shares_and_the_times_that_it_goes_by() {
-        let reads = json!({ "share": 0.5, "cache_us": 700.0, "core_us": 651.2 });
-        let writes = json!({ "share": 0.0, "cache_us": null, "core_us": null });
-        let slice = |policy| json!({ "policy": policy, "reads": reads, "writes": writes });
-        let line = |policy| {
-            usage(&json!({ "capacity_bytes": 1 << 30, "bypasses": [slice(policy)] }))
-                .get(1)
-                .cloned()
-        };
+        let reads = BypassShare { share: 0.5, cache_us: Some(700.0), core_us: Some(651.2) };
+        let writes = BypassShare { share: 0.0, cache_us: None, core_us: None };
+        let line = |policy| bypass(&BypassReport { policy, reads, writes });
         let text = "past the cache, of what may go: 50 % of reads (cache 700 us, array 651 us), \
                     0 % of writes";
-        assert_eq!(line("adaptive").as_deref(), Some(text));
-        assert_eq!(line("off"), None);
+        assert_eq!(line(BypassPolicy::Adaptive).as_deref(), Some(text));
+        assert_eq!(line(BypassPolicy::Off), None);
     }
 
     #[test]
     fn adaptive_eviction_says_what_it_has_chosen_and_why() {
-        let sampled = json!([
-            { "policy": "s3-fifo", "miss_ratio": 0.25 },
-            { "policy": "lru", "miss_ratio": 0.5 },
-        ]);
-        let slice = |setting: &str, sampled| {
-            let slice = json!({ "setting": setting, "policy": "lru", "sampled": sampled });
-            usage(&json!({ "capacity_bytes": 1 << 30, "evictions": [slice] })).get(1).cloned()
+        let line = |setting, sampled: &[(EvictionPolicy, f64)]| {
+            let shadow = |&(policy, miss_ratio)| ShadowStats { policy, miss_ratio };
+            let sampled = sampled.iter().map(shadow).collect();
+            let (policy, changes) = (EvictionPolicy::Lru, 0);
+            let (resident_bytes, resident_bytes_max) = (0, 0);
+            eviction(&EvictionStats {
+                setting,
+                policy,
+                resident_bytes,
+                resident_bytes_max,
+                changes,
+                sampled,
+            })
         };
+        let sampled = [(EvictionPolicy::S3Fifo, 0.25), (EvictionPolicy::Lru, 0.5)];
         let why = "evicts by lru; of a sample would miss: s3-fifo 25.0 %, lru 50.0 %";
-        assert_eq!(slice("adaptive", sampled.clone()).as_deref(), Some(why));
+        assert_eq!(line(EvictionPolicy::Adaptive, &sampled).as_deref(), Some(why));
         let why = "evicts by lru; nothing compared yet";
-        assert_eq!(slice("adaptive", json!([])).as_deref(), Some(why));
-        assert_eq!(slice("lru", sampled), None);
+        assert_eq!(line(EvictionPolicy::Adaptive, &[]).as_deref(), Some(why));
+        assert_eq!(line(EvictionPolicy::Lru, &sampled), None);
     }
 }

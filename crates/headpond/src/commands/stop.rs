@@ -4,10 +4,10 @@ use crate::args::StopArgs;
 use crate::commands::waiting;
 use anyhow::Result;
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::StopBody;
-use serde_json::Value;
 
 /// Stops the daemon and waits until the volume is closed.
 ///
@@ -18,11 +18,13 @@ pub fn run(places: &Places, args: &StopArgs) -> Result<Exit> {
     // What is in memory is cleaned before the volume is closed: while it is served it can be told
     // how far that is. Where the daemon does not say what it has, or is to stop whatever happens,
     // it does so as it closes.
-    let status: Value = client.get("/v1/status").unwrap_or_default();
-    let is_memory = |cache: &str| status[cache]["lost_on_power"] == true && !args.force;
-    let flush = args.flush || is_memory("cache") || is_memory("tier");
+    let status = client.call(&operations::STATUS).ok();
+    let caches = status.iter().flat_map(|status| [&status.cache, &status.tier]).flatten();
+    let mut live = caches.filter_map(|cache| cache.live.as_ref());
+    let is_memory = !args.force && live.any(|cache| cache.lost_on_power);
+    let flush = args.flush || is_memory;
     let body = StopBody { flush, wait: args.wait, force: args.force };
-    waiting::post(&client, "/v1/stop", &body)?;
+    waiting::post(&client, &operations::STOP, &body)?;
     println!("stopped {}", args.name);
     Ok(Exit::Ok)
 }

@@ -1,10 +1,13 @@
 //! Waiting for a long answer with a bar that shows how far it is.
 
 use anyhow::{Result, anyhow};
+use headpond_api::answers::Status;
 use headpond_api::client::Client;
+use headpond_api::operations::{self, Operation};
+use headpond_volume::{ActKind, ActStatus};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -13,17 +16,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const BAR_AFTER: Duration = Duration::from_millis(500);
 const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
 
-/// Posts a wish, and shows a bar until the answer is there.
+/// Has a command carried out, and shows a bar until the answer is there.
 ///
 /// # Errors
 /// The daemon's.
-pub fn post(client: &Client, path: &str, body: &(impl Serialize + Sync)) -> Result<Value> {
+pub fn post<B, A>(client: &Client, operation: &Operation<B, A>, body: &B) -> Result<A>
+where
+    B: Serialize + Sync,
+    A: DeserializeOwned + Send,
+{
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     std::thread::scope(|scope| {
         let (tell, answer) = channel();
         // Nobody may want to know any more.
-        scope.spawn(move || drop(tell.send(client.post::<Value>(path, body))));
+        scope.spawn(move || drop(tell.send(client.call_with(operation, body))));
         loop {
             match answer.recv_timeout(LOOK_EVERY) {
                 Ok(answer) => {
@@ -32,8 +39,9 @@ pub fn post(client: &Client, path: &str, body: &(impl Serialize + Sync)) -> Resu
                 }
                 Err(RecvTimeoutError::Timeout) if bar.elapsed() > BAR_AFTER => {
                     // A daemon that is about to end says nothing any more.
-                    let status = client.get::<Value>("/v1/status").unwrap_or_default();
-                    show(&bar, &status);
+                    if let Ok(status) = client.call(&operations::STATUS) {
+                        show(&bar, &status);
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -51,18 +59,16 @@ pub fn post(client: &Client, path: &str, body: &(impl Serialize + Sync)) -> Resu
 /// The daemon's.
 pub fn until_done(
     client: &Client,
-    acts: &[&str],
+    acts: &[ActKind],
     core: Option<&str>,
-    is_to_do: impl Fn(&Value) -> bool,
-) -> Result<Value> {
+    is_to_do: impl Fn(&Status) -> bool,
+) -> Result<Status> {
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     loop {
-        let status = client.get::<Value>("/v1/status")?;
-        let is_one = |it: &Value| acts.iter().any(|act| it["act"] == *act);
-        let is_it = |it: &&Value| is_one(it) && it["core"].as_str() == core;
-        let under_way = status["acts"].as_array().into_iter().flatten().find(is_it);
-        if let Some(act) = under_way {
+        let status = client.call(&operations::STATUS)?;
+        let is_it = |it: &&ActStatus| acts.contains(&it.act) && it.core.as_deref() == core;
+        if let Some(act) = status.acts.iter().find(is_it) {
             show_act(&bar, act);
         } else if !is_to_do(&status) {
             bar.finish_and_clear();
@@ -72,16 +78,15 @@ pub fn until_done(
     }
 }
 
-/// What somebody waits for; what goes on by itself goes on beside everything.
-fn show(bar: &ProgressBar, status: &Value) {
-    let acts = status["acts"].as_array().into_iter().flatten();
-    let is_waited_for = |act: &&Value| ["cleaning", "scrubbing"].iter().any(|it| act["act"] == *it);
-    acts.filter(is_waited_for).for_each(|act| show_act(bar, act));
+/// What a command waits for; what goes on by itself goes on beside everything.
+fn show(bar: &ProgressBar, status: &Status) {
+    let is_waited_for =
+        |act: &&ActStatus| matches!(act.act, ActKind::Cleaning | ActKind::Scrubbing);
+    status.acts.iter().filter(is_waited_for).for_each(|act| show_act(bar, act));
 }
 
-fn show_act(bar: &ProgressBar, act: &Value) {
-    let bytes = |field: &str| act[field].as_u64().unwrap_or(0);
+fn show_act(bar: &ProgressBar, act: &ActStatus) {
     bar.set_message(super::status::name_of_act(act));
-    bar.set_length(bytes("total_bytes"));
-    bar.set_position(bytes("done_bytes"));
+    bar.set_length(act.total_bytes);
+    bar.set_position(act.done_bytes);
 }

@@ -8,6 +8,7 @@ use super::progress::Progress;
 use super::{DemoArgs, page};
 use crate::commands::advise::{Findings, advise_for};
 use crate::commands::analyze::write;
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_report::shell_words;
@@ -156,7 +157,7 @@ fn pick_load(args: &DemoArgs) -> Box<dyn Load> {
 
 fn tell(args: &DemoArgs, outcome: &DemoOutcome) -> Result<()> {
     if args.json {
-        println!("{}", serde_json::to_string_pretty(outcome)?);
+        print_json(outcome)?;
     } else {
         println!("\n{}", outcome.grid().render());
         for note in outcome.footnotes() {

@@ -3,6 +3,7 @@
 use super::load::{Limit, Load, Measured, Pattern, Target, Workload};
 use super::machine::Machine;
 use anyhow::{Context, Result};
+use headpond_volume::CacheStatus;
 use std::time::{Duration, Instant};
 
 /// A burst ends here though the cache could take more: enough to measure.
@@ -67,7 +68,8 @@ pub fn offline_cleaning(
 
 /// Fills with nothing cleaning, so that the cache is full however fast the array is.
 fn fill(machine: &Machine, load: &dyn Load, workload: &Workload, target: &Target) -> Result<()> {
-    let cleaning = machine.status()?["cache"]["cleaning"].as_str().unwrap_or("stripe").to_owned();
+    let cache = machine.status()?.cache.context("the volume has no cache")?;
+    let cleaning = cache.settings.cleaning.policy;
     machine.set(&["cleaning=nop".to_owned()])?;
     let depth = if workload.pattern == Pattern::SequentialWrite { workload.depth } else { 32 };
     let pattern = match workload.pattern {
@@ -83,18 +85,18 @@ fn fill(machine: &Machine, load: &dyn Load, workload: &Workload, target: &Target
 }
 
 fn dirty_ratio(machine: &Machine) -> Result<f64> {
-    Ok(dirty_bytes(machine)? as f64 / dirty_bytes_max(machine)? as f64)
+    let cache = live_cache(machine)?;
+    Ok(cache.dirty_bytes as f64 / cache.dirty_bytes_max as f64)
 }
 
 fn dirty_bytes(machine: &Machine) -> Result<u64> {
-    cache_number(machine, "dirty_bytes")
+    Ok(live_cache(machine)?.dirty_bytes)
 }
 
 fn dirty_bytes_max(machine: &Machine) -> Result<u64> {
-    cache_number(machine, "dirty_bytes_max")
+    Ok(live_cache(machine)?.dirty_bytes_max)
 }
 
-fn cache_number(machine: &Machine, field: &str) -> Result<u64> {
-    let status = machine.status()?;
-    status["cache"][field].as_u64().with_context(|| format!("the status tells no {field}"))
+fn live_cache(machine: &Machine) -> Result<CacheStatus> {
+    machine.status()?.live_cache().cloned().context("the volume has no cache")
 }

@@ -1,11 +1,12 @@
 //! The demo's volume: made, served, asked and removed through the program's own commands.
 
 use anyhow::{Context, Result, bail};
+use headpond_api::answers::{Flushed, Recorded, Status};
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::place::Places;
 use headpond_api::requests::{FlushBody, FlushPace, RecordBody, SetBody};
 use headpond_volume::{Description, Size};
-use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -65,33 +66,33 @@ impl Machine {
         Ok(())
     }
 
-    pub fn status(&self) -> Result<Value> {
-        self.client()?.get("/v1/status")
+    pub fn status(&self) -> Result<Status> {
+        self.client()?.call(&operations::STATUS)
     }
 
     pub fn description(&self) -> Result<Description> {
         Places::at(&self.folder).load(NAME)
     }
 
-    pub fn set(&self, changes: &[String]) -> Result<Value> {
-        self.client()?
-            .post("/v1/settings", &SetBody { changes: changes.to_vec(), ..SetBody::default() })
+    pub fn set(&self, changes: &[String]) -> Result<Status> {
+        let changes = changes.iter().map(|change| Ok(change.parse()?)).collect::<Result<_>>()?;
+        self.client()?.call_with(&operations::SET, &SetBody { changes, ..SetBody::default() })
     }
 
     /// Writes all dirty data to the array.
-    pub fn flush(&self) -> Result<Value> {
-        self.client()?.post("/v1/flush", &FlushBody { pace: FlushPace::Max })
+    pub fn flush(&self) -> Result<Flushed> {
+        self.client()?.call_with(&operations::FLUSH, &FlushBody { pace: FlushPace::Max })
     }
 
     pub fn start_recording(&self) -> Result<PathBuf> {
         let output = self.folder.join("workload.hptrace");
         let body = RecordBody { output: output.clone() };
-        self.client()?.post::<Value>("/v1/recording/start", &body)?;
+        self.client()?.call_with(&operations::START_RECORDING, &body)?;
         Ok(output)
     }
 
-    pub fn stop_recording(&self) -> Result<Value> {
-        self.client()?.post("/v1/recording/stop", &())
+    pub fn stop_recording(&self) -> Result<Recorded> {
+        self.client()?.call(&operations::STOP_RECORDING)
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -100,8 +101,7 @@ impl Machine {
 
     /// Size of the volume.
     pub fn size_bytes(&self) -> Result<u64> {
-        let status = self.status()?;
-        status["size_bytes"].as_u64().context("the status tells no size")
+        self.status()?.size_bytes.context("the status tells no size")
     }
 
     /// Stops the daemon and waits for its end.

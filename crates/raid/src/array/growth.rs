@@ -29,7 +29,8 @@ use headpond_block::{
     BlockDevice, Buffer, ByteRange, Cause, ChangingGeometry, DeviceError, Geometry, Outcome,
     Request, RequestKind, Submission,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::second_half::SecondHalf;
 use super::{Array, Member};
@@ -47,7 +48,7 @@ pub enum Grown {
 }
 
 /// How far an array is on its way to more members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GrowthStatus {
     pub members_before: usize,
     /// Rows of strips of the new shape that are done.

@@ -34,7 +34,8 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{Buffer, Outcome, Request, RequestKind, Submission};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::intents::Intents;
@@ -47,7 +48,7 @@ use crate::layout::{Role, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, RecordedGrowth};
 
 /// How much of an array has checksums that count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IntegrityStatus {
     pub regions_signed: u64,
     pub regions: u64,

@@ -22,7 +22,8 @@ use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, Cause, DeviceError, Outcome, Request, RequestKind, Submission,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::label::write_stable;
 use super::{Array, Member};
@@ -35,7 +36,7 @@ use crate::superblock::ArrayRecord;
 const RANGES_SHOWN_MAX: usize = 64;
 
 /// The lost blocks of an array, for a status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostStatus {
     pub bytes: u64,
     /// Ranges that are not adjacent.
@@ -45,7 +46,7 @@ pub struct LostStatus {
 }
 
 /// Bytes of the array that read as an error until they are written again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostRange {
     pub start: u64,
     pub bytes: u64,

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use headpond_block::sync::join_all;
 use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
@@ -39,7 +40,7 @@ const FINDINGS_MAX: usize = 256;
 const ATTEMPTS_MAX: usize = 4;
 
 /// What a scrub has found so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubReport {
     pub stripes: u64,
     /// Strips that could not be read and were rewritten.
@@ -57,7 +58,7 @@ pub struct ScrubReport {
 }
 
 /// Something that a scrub could not put right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// First byte of the stripe, on the array.
     pub stripe_start: u64,
@@ -65,7 +66,7 @@ pub struct Finding {
     pub what: Trouble,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Trouble {
     /// Data and redundancy do not fit, and nobody can say which is wrong.

@@ -5,7 +5,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::health::Health;
@@ -19,7 +20,7 @@ use crate::plan::PlanKind;
 use crate::superblock::{JournalRecord, RecordedParity, RoleState};
 
 /// A picture of an array at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayStatus {
     pub name: String,
     pub uuid: Uuid,
@@ -63,7 +64,7 @@ pub struct ArrayStatus {
 }
 
 /// The stripe journal of an array.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JournalStatus {
     pub uuid: Uuid,
     /// `None` where it is lost, and not used.
@@ -77,14 +78,14 @@ pub struct JournalStatus {
 }
 
 /// How far a piece of work on the whole array has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     pub stripes_done: u64,
     pub stripes: u64,
 }
 
 /// Whether an array serves, and with what left to lose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayState {
     Healthy,
@@ -96,7 +97,7 @@ pub enum ArrayState {
 }
 
 /// One member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     pub role: u16,
     pub group: usize,
@@ -119,7 +120,7 @@ pub struct MemberStatus {
 
 /// Operations of a device that failed: since the array was assembled, it was given its role, or the
 /// statistics were reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceErrors {
     pub read: u64,
     /// Writes, and writes of zeros.
@@ -158,7 +159,7 @@ impl fmt::Display for DeviceErrors {
 }
 
 /// How the device of a member answers: since the array was assembled, or it was given the role.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answers {
     /// Reads that took much longer than is usual in the array.
     pub slow_reads: u64,
@@ -184,7 +185,7 @@ pub struct Answers {
 }
 
 /// How long the members of an array are waited for; what is missing, until they answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PatienceStatus {
     /// The longest that a read is waited for before its data comes from the peers.
     pub read_ms: Option<u64>,
@@ -195,7 +196,7 @@ pub struct PatienceStatus {
 }
 
 /// Distributed spare space that stands in for a lost member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StandInStatus {
     pub slot: u16,
     /// Rows of the member that it holds.
@@ -204,7 +205,7 @@ pub struct StandInStatus {
 }
 
 /// How stripes are spread over the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeclusteredStatus {
     /// Strips of a stripe, data and parity.
     pub width: usize,
@@ -215,7 +216,7 @@ pub struct DeclusteredStatus {
 }
 
 /// A device that is being given a role.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FillingStatus {
     pub uuid: Uuid,
     pub device: String,
@@ -225,14 +226,14 @@ pub struct FillingStatus {
 }
 
 /// A device that stands by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareStatus {
     pub uuid: Uuid,
     pub device: String,
 }
 
 /// Plans carried out since the array was assembled, or the counts were reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanCounts {
     pub full_stripe_writes: u64,
     pub reconstruct_writes: u64,

@@ -26,6 +26,7 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LayoutError, MEMBERS_MAX, Role, StripCell, Stripe};
@@ -42,7 +43,7 @@ const PILE_BYTES: u64 = 16 << 20;
 const TURNS_MIN: u64 = 4;
 
 /// How an array is to be declustered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
     /// Strips of a stripe, data and parity.

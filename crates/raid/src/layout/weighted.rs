@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Layout, LayoutError, Role, StripCell, Stripe};
@@ -24,7 +25,7 @@ const WASTE_SHARE: f64 = 0.005;
 const SPEED_WEIGHT_MAX: f64 = 16.0;
 
 /// How an array without redundancy is dealt to its members.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Striping {
     /// As much on each member as on the smallest.
@@ -38,7 +39,7 @@ pub enum Striping {
 }
 
 /// The strips of each member in a round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Weights(Vec<u8>);
 

@@ -18,6 +18,7 @@ use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
     OwnerStopped, Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use uuid::Uuid;
@@ -78,7 +79,7 @@ pub struct OpenOptions {
 }
 
 /// How far the cache of a volume has come that is being opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loading {
     /// One after the other.
     pub slice: u16,

@@ -20,6 +20,7 @@
 
 use crate::assembly::cores::{Core, Ground};
 use crate::description::{CacheDescription, Description, MirrorDescription, NAME_BYTES_MAX};
+use crate::watch::status::Mended;
 use headpond_block::decorators::WindowDevice;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
@@ -193,8 +194,11 @@ impl Mirror {
     }
 
     /// How often each device was wrong, by name.
-    pub fn mended(&self) -> BTreeMap<String, u64> {
-        self.mended.borrow().clone()
+    pub fn mended(&self) -> Vec<Mended> {
+        let mended = self.mended.borrow();
+        let told =
+            |(device, times): (&String, &u64)| Mended { device: device.clone(), times: *times };
+        mended.iter().map(told).collect()
     }
 
     /// From here on they are counted anew.

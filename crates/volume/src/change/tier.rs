@@ -146,7 +146,7 @@ impl Volume {
 
 impl Description {
     /// The tier's settings, with what the cache's settings say for both.
-    pub(crate) fn tier_settings(&self, tier: &TierDescription) -> CacheSettings {
+    pub fn tier_settings(&self, tier: &TierDescription) -> CacheSettings {
         tier.settings.beside(&self.cache_settings())
     }
 

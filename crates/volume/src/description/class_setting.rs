@@ -1,6 +1,7 @@
 //! The setting that names the I/O classes.
 
 use headpond_cache::classes::{ClassError, Classes, OneRule};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 ///
 /// One line is the name of a set that is built in, a single rule, or the name of a file, which
 /// whoever opens the volume reads first; more lines are the text of such a file.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum ClassSetting {
     /// Every request is as welcome as any other.

@@ -3,6 +3,7 @@
 use crate::Size;
 use crate::serving::streams::Growth;
 use headpond_cache::CutoffPolicy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +22,7 @@ const PROMOTION_COUNT_MAX: u32 = 65_535;
 ///
 /// It reads and writes itself as a table; a word stands for its policy, and a size for the policy
 /// `always` with that threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Form")]
 pub struct SeqCutoff {
     pub policy: CutoffPolicy,
@@ -32,14 +33,14 @@ pub struct SeqCutoff {
     pub promotion_count: u32,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Form {
     Word(String),
     Table(Table),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Table {
     policy: String,

@@ -11,6 +11,7 @@ use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::{CleaningPolicy, SliceConfig};
 use headpond_raid::{JournalWhen, Level, Spread, Striping};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -80,7 +81,7 @@ pub struct CacheDescription {
 }
 
 /// The other copies of a cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorDescription {
     /// Identity that the superblocks of all copies carry.

@@ -10,7 +10,8 @@ use headpond_block::{
     BlockDevice, ByteRange, Cause, ChangingGeometry, DeviceError, DeviceName, Geometry, Request,
     RequestKind, StripeGeometry, Submission,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ pub(crate) struct Door {
 }
 
 /// What clients have asked of one core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreCounts {
     pub reads: u64,
     pub read_bytes: u64,

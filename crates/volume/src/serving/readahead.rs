@@ -23,6 +23,7 @@ use crate::Size;
 use crate::serving::streams::Sighting;
 use headpond_block::ByteRange;
 use headpond_cache::Coverage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -43,7 +44,7 @@ const STREAMS_MAX: usize = 256;
 const OWN_BYTES_MIN: u64 = 256 << 10;
 
 /// Whether and how far to read ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadaheadPolicy {
     #[default]
@@ -51,7 +52,7 @@ pub enum ReadaheadPolicy {
     Off,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, try_from = "Parameters")]
 pub struct Readahead {
     pub policy: ReadaheadPolicy,
@@ -60,7 +61,7 @@ pub struct Readahead {
 }
 
 /// The same, unchecked.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Parameters {
     policy: ReadaheadPolicy,
@@ -94,7 +95,7 @@ impl TryFrom<Parameters> for Readahead {
 }
 
 /// What was done for the streams, and what it was worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadaheadStats {
     /// Pieces that were read ahead.
     pub pieces: u64,

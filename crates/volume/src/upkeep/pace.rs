@@ -1,10 +1,11 @@
 //! How fast work beside the requests may go.
 
 use crate::Size;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Limits in bytes a second, of each member for a rebuild, else of the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pace {
     /// At least, while clients ask something of the array; more where they hardly feel it.

@@ -7,12 +7,13 @@ use crate::assembly::cores::Core;
 use crate::description::FIRST_CORE;
 use crate::volume::Volume;
 use headpond_block::{Instant, Runtime};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
 /// What goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ActKind {
     /// All that is dirty is written to the array: for a flush, before a cache goes away, or since a
     /// mode without dirty data is set.
@@ -32,7 +33,7 @@ pub enum ActKind {
 }
 
 /// An act under way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ActStatus {
     pub act: ActKind,
     /// The core that is concerned, where it is not the first, or all of them.

@@ -11,17 +11,19 @@ mod slow_member;
 use crate::assembly::open::OpenError;
 use crate::assembly::ownership::{OwnerState, OwnerStatus};
 use crate::assembly::promises::Broken;
+use crate::description::settings::CacheSettings;
 use crate::watch::status::{CacheStatus, MirrorStatus};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
-use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
+use headpond_cache::{CleaningPolicy, ErrorStats, FallbackConfig, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
 pub(crate) use member_errors::of_errors;
 pub(crate) use memory::of_memory;
 pub use risk::Risk;
 use risk::UNFLUSHED;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 pub(crate) use slow_member::of_members;
 use std::fmt;
 
@@ -29,7 +31,7 @@ use std::fmt;
 const FULL_PERCENT: u64 = 95;
 
 /// One condition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alert {
     pub kind: AlertKind,
     pub happened: String,
@@ -39,8 +41,10 @@ pub struct Alert {
 }
 
 /// Which conditions there are, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum AlertKind {
     /// The volume was not opened.
     StartRefused,
@@ -88,7 +92,7 @@ impl fmt::Display for Alert {
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     volume: &'a str,
-    is_tier: bool,
+    pub is_tier: bool,
     /// The copies that the device is.
     mirror: Option<&'a MirrorStatus>,
 }
@@ -108,8 +112,8 @@ impl<'a> Place<'a> {
 
     /// The copy that was wrong most often, where any was, and how often.
     fn worst_copy(self) -> Option<(&'a str, u64)> {
-        let mended = self.mirror?.mended.iter();
-        mended.max_by_key(|(_, times)| **times).map(|(copy, times)| (copy.as_str(), *times))
+        let worst = self.mirror?.mended.iter().max_by_key(|mended| mended.times)?;
+        Some((&worst.device, worst.times))
     }
 
     fn blame(self) -> String {
@@ -170,10 +174,17 @@ impl<'a> Place<'a> {
 }
 
 /// The conditions of a cache, or of a tier.
-pub(crate) fn of_cache(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+pub(crate) fn of_cache(
+    place: Place<'_>,
+    cache: &CacheStatus,
+    settings: &CacheSettings,
+    errors: &ErrorStats,
+) -> Vec<Alert> {
     let place = place.of(cache);
     let mut alerts = of_contents(place, cache, errors);
+    alerts.extend(in_fallback(place, cache, settings));
     alerts.extend(of_devices(place, cache, errors));
+    alerts.extend(full(place, cache, settings.cleaning.policy));
     alerts.sort_by_key(|alert| alert.kind);
     alerts
 }
@@ -306,26 +317,28 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     Some(Alert { kind: AlertKind::JournalLost, happened, at_risk, to_do })
 }
 
+fn in_fallback(place: Place<'_>, cache: &CacheStatus, settings: &CacheSettings) -> Option<Alert> {
+    let FallbackConfig { errors, window_s } = settings.fallback;
+    let to_do = || {
+        let mode = place.set("mode", settings.mode.name());
+        format!("{}, or use it again: {mode}", place.replace())
+    };
+    (cache.in_fallback && !cache.failed).then(|| Alert {
+        kind: AlertKind::CacheFallback,
+        happened: format!(
+            "{} gave {errors} errors within {window_s} s: requests go past it",
+            cache.device
+        ),
+        at_risk: Risk::of_dirty(cache),
+        to_do: to_do(),
+    })
+}
+
 fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
     let device = &cache.device;
     let mut alerts = Vec::new();
     if cache.failed {
         alerts.push(failed(place, cache));
-    }
-    if cache.in_fallback && !cache.failed {
-        let (errors, window) = (cache.settings.fallback.errors, cache.settings.fallback.window_s);
-        alerts.push(Alert {
-            kind: AlertKind::CacheFallback,
-            happened: format!(
-                "{device} gave {errors} errors within {window} s: requests go past it"
-            ),
-            at_risk: Risk::of_dirty(cache),
-            to_do: format!(
-                "{}, or use it again: {}",
-                place.replace(),
-                place.set("mode", cache.settings.mode.name())
-            ),
-        });
     }
     if cache.lost_blocks > 0 {
         let lost = cache.lost_blocks;
@@ -442,16 +455,15 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
             to_do: replace,
         });
     }
-    alerts.extend(full(place, cache));
     alerts
 }
 
-fn full(place: Place<'_>, cache: &CacheStatus) -> Option<Alert> {
+fn full(place: Place<'_>, cache: &CacheStatus, cleaning: CleaningPolicy) -> Option<Alert> {
     let (dirty, most) = (cache.dirty_bytes, cache.dirty_bytes_max);
     if dirty == 0 || dirty * 100 < most * FULL_PERCENT {
         return None;
     }
-    let to_do = match cache.settings.cleaning.policy {
+    let to_do = match cleaning {
         CleaningPolicy::Nop => {
             format!("{}: nothing cleans now", place.set("cleaning", "stripe"))
         }

@@ -9,8 +9,8 @@ mod groups;
 use crate::assembly::cores::Core;
 use crate::serving::cached::Cached;
 use crate::serving::door::CoreCounts;
+use crate::serving::readahead::ReadaheadStats;
 use crate::volume::Volume;
-use crate::watch::status::VolumeStats;
 use groups::Sums;
 pub use groups::{Groups, Row};
 use headpond_block::ByteRange;
@@ -18,26 +18,24 @@ use headpond_cache::{
     BypassReason, ClassStats, CoreStats, LatencyStats, SliceStats, Traffic, WayLatency,
 };
 use headpond_raid::PlanCounts;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// All statistics of a volume.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StatsReport {
-    /// Of a volume that has a cache.
-    #[serde(flatten)]
     pub cache: Option<CacheReport>,
     /// Of the cache in memory in front of that.
     pub tier: Option<CacheReport>,
     /// Every core, the first as well.
     pub cores: Vec<CoreReport>,
-    #[serde(flatten)]
-    pub stats: VolumeStats,
+    pub readahead: ReadaheadStats,
 }
 
 /// What clients have asked of one core, and what its array has done.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoreReport {
     pub id: u16,
     pub name: String,
@@ -56,7 +54,7 @@ pub struct CoreReport {
 }
 
 /// What the cache has done since its counters were last at zero.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
     /// How long that is.
     pub counted_s: f64,
@@ -72,10 +70,12 @@ pub struct CacheReport {
     pub write_amplification: Option<f64>,
     /// Bytes to and from each device, by what for.
     pub traffic: Traffic,
+    /// What each slice has done and holds.
+    pub slices: Vec<SliceStats>,
 }
 
 /// The requests of one class, and what it holds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClassReport {
     pub id: u8,
     /// Where it has a rule.
@@ -88,7 +88,7 @@ pub struct ClassReport {
 }
 
 /// What the cleaner has written to the core.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CleaningReport {
     pub blocks: u64,
     /// Over the last ten seconds.
@@ -109,7 +109,8 @@ impl Volume {
     pub fn report(&self) -> StatsReport {
         let report = |cached: Option<Rc<Cached>>| cached.map(|cached| self.cache_report(&cached));
         let (cache, tier) = (report(self.cached()), report(self.tier()));
-        StatsReport { cache, tier, cores: self.core_reports(), stats: self.stats() }
+        let readahead = self.front.readahead_stats();
+        StatsReport { cache, tier, cores: self.core_reports(), readahead }
     }
 
     fn core_reports(&self) -> Vec<CoreReport> {
@@ -173,6 +174,7 @@ impl Volume {
             cleaning: cleaning(&slices),
             write_amplification: sums.traffic.cache.amplification(),
             traffic: sums.traffic,
+            slices,
         }
     }
 

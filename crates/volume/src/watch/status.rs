@@ -3,8 +3,7 @@
 use crate::assembly::cores::Core;
 use crate::assembly::ownership::OwnerStatus;
 use crate::change::mirror::{CACHE_COPIES, Mirror};
-use crate::description::FIRST_CORE;
-use crate::description::settings::CacheSettings;
+use crate::description::{Description, FIRST_CORE};
 use crate::serving::cached::Cached;
 use crate::serving::metadata::CoreFileSystem;
 use crate::serving::readahead::ReadaheadStats;
@@ -18,13 +17,13 @@ use headpond_block::memory::{self, MemoryState};
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, DeviceErrors, JournalWhen};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use uuid::Uuid;
 
 /// A picture of a volume at one moment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct VolumeStatus {
     pub name: String,
     pub uuid: Uuid,
@@ -33,7 +32,6 @@ pub struct VolumeStatus {
     pub rotational: bool,
     pub slices: u16,
     /// Where other hosts are told that it is in use here.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<OwnerStatus>,
     /// Of the first core.
     pub array: ArrayStatus,
@@ -55,7 +53,7 @@ pub struct VolumeStatus {
 }
 
 /// One of the arrays that share the cache.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoreStatus {
     /// What a rule of the I/O classes calls it.
     pub id: u16,
@@ -67,13 +65,11 @@ pub struct CoreStatus {
     pub write_hole: Option<String>,
 }
 
-/// The cache and its settings.
-#[derive(Clone, Debug, Serialize)]
+/// What the cache holds, and how it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
     pub device: String,
     pub uuid: Uuid,
-    #[serde(flatten)]
-    pub settings: CacheSettings,
     /// The mode makes no dirty data, and what there is from before is on its way to the array.
     pub draining: bool,
     pub failed: bool,
@@ -106,30 +102,32 @@ pub struct CacheStatus {
     /// Of the device; flushes that failed are among the writes.
     pub errors: DeviceErrors,
     /// Its copies, where it has several.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
-    /// Write-back is allowed all the same.
-    pub volatile_allowed: bool,
 }
 
 /// The copies of a cache.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MirrorStatus {
     pub array: ArrayStatus,
     pub upkeep: UpkeepStatus,
     /// What would be lost with one more device.
     pub at_risk_bytes: u64,
-    /// How often each device was given what another copy had right, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub mended: BTreeMap<String, u64>,
+    /// Devices that were given what another copy had right.
+    pub mended: Vec<Mended>,
+}
+
+/// A device that was given what another copy had right, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Mended {
+    pub device: String,
+    pub times: u64,
 }
 
 /// What a volume has done since it was opened, or its counters were reset.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct VolumeStats {
     pub slices: Vec<SliceStats>,
     /// Those of the cache in memory in front of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tier_slices: Vec<SliceStats>,
     pub array: headpond_raid::PlanCounts,
     pub readahead: ReadaheadStats,
@@ -168,7 +166,7 @@ impl Volume {
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings(&description.name)).collect();
-        warnings.extend(warnings_of_caches(&description.name, tier.as_ref(), cache.as_ref()));
+        warnings.extend(warnings_of_caches(&description, tier.as_ref(), cache.as_ref()));
         warnings.extend(self.warnings());
         VolumeStatus {
             name: description.name.clone(),
@@ -198,7 +196,11 @@ impl Volume {
         let Some((status, cached)) = status.zip(cached) else { return Vec::new() };
         let mut errors = ErrorStats::default();
         cached.stats().iter().for_each(|slice| errors += slice.counters.errors);
-        alerts::of_cache(place, status, &errors)
+        let description = self.description.borrow();
+        let tier = description.tier.as_ref().filter(|_| place.is_tier);
+        let settings =
+            tier.map_or_else(|| description.cache_settings(), |it| description.tier_settings(it));
+        alerts::of_cache(place, status, &settings, &errors)
     }
 
     /// Of each array that did not take what was written to it.
@@ -230,16 +232,11 @@ impl Volume {
     }
 
     fn cache_status(&self) -> Option<CacheStatus> {
-        let description = self.description.borrow();
-        let cache = description.cache.as_ref()?;
-        let status = self.cached()?.status(cache.settings.clone(), cache.volatile_allowed);
-        Some(status)
+        Some(self.cached()?.status())
     }
 
     fn tier_status(&self) -> Option<CacheStatus> {
-        let description = self.description.borrow();
-        let tier = description.tier.as_ref()?;
-        Some(self.tier()?.status(description.tier_settings(tier), tier.volatile_allowed))
+        Some(self.tier()?.status())
     }
 }
 
@@ -251,7 +248,7 @@ impl CacheStatus {
 }
 
 impl Cached {
-    fn status(&self, settings: CacheSettings, volatile_allowed: bool) -> CacheStatus {
+    fn status(&self) -> CacheStatus {
         let stats = self.stats();
         let sum = |pick: fn(&SliceStats) -> u64| stats.iter().map(pick).sum::<u64>();
         let dirty_bytes = sum(|slice| slice.dirty_bytes);
@@ -260,7 +257,6 @@ impl Cached {
         CacheStatus {
             device: self.device.name().to_string(),
             uuid: self.superblock.cache,
-            settings,
             draining: stats.iter().any(|slice| slice.is_draining),
             failed: stats.iter().any(|slice| slice.is_failed),
             in_fallback: stats.iter().any(|slice| slice.is_in_fallback),
@@ -286,7 +282,6 @@ impl Cached {
                 ..DeviceErrors::default()
             },
             mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes + unflushed_bytes)),
-            volatile_allowed,
         }
     }
 }
@@ -423,20 +418,23 @@ fn resting(place: &str, upkeep: &UpkeepStatus) -> Option<String> {
 }
 
 fn warnings_of_caches(
-    volume: &str,
+    description: &Description,
     tier: Option<&CacheStatus>,
     cache: Option<&CacheStatus>,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if tier.is_some_and(|tier| tier.settings.mode.makes_dirt()) {
+    let described = description.tier.as_ref().filter(|_| tier.is_some());
+    if described.is_some_and(|tier| tier.settings.mode.makes_dirt()) {
         warnings
             .push("what is dirty in the tier is lost with the power, until it is flushed".into());
     }
     let Some(cache) = cache else { return warnings };
-    if cache.lost_on_power && cache.settings.mode.makes_dirt() {
+    let described = description.cache.as_ref();
+    let is_write_back = described.is_some_and(|cache| cache.settings.mode.makes_dirt());
+    if cache.lost_on_power && is_write_back {
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if let Some(mirror) = &cache.mirror {
-        warnings.extend(warning_of_copies(volume, mirror));
+        warnings.extend(warning_of_copies(&description.name, mirror));
     } else if cache.dirty_bytes > 0 {
         warnings.push(
             "dirty data is on one cache device only: losing this device loses the dirty data"
@@ -485,14 +483,12 @@ fn warning_of_copies(volume: &str, mirror: &MirrorStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pace;
 
     #[test]
     fn work_that_rests_says_why_and_what_has_it_go_on() {
         let told = |failure: Option<&str>, paused| {
             let failure = failure.map(str::to_owned);
-            let pace = Pace::default();
-            resting("hv0", &UpkeepStatus { paused, pace, scrub_wanted: false, failure })
+            resting("hv0", &UpkeepStatus { paused, failure, ..UpkeepStatus::default() })
         };
         assert_eq!(told(None, false), None);
         let paused = "work on the array is paused: `headpond array resume hv0` has it go on";

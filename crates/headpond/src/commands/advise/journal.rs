@@ -1,5 +1,6 @@
 //! What was advised and set on a volume while it was served: one JSON object a line.
 
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use headpond_advise::live::Event;
 use headpond_api::outcome::{Exit, Failure};
@@ -94,7 +95,7 @@ pub fn show(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
     places.load(name)?;
     let entries = read(&places.journal(name))?;
     if as_json {
-        println!("{}", serde_json::to_string_pretty(&entries)?);
+        print_json(&entries)?;
         return Ok(Exit::Ok);
     }
     if entries.is_empty() {

@@ -17,15 +17,17 @@ use headpond_advise::advice::shadow;
 use headpond_advise::live::{Event, Look, Orders, Proposal, Served, Watch, Weakening, weakens};
 use headpond_advise::search::Gain;
 use headpond_advise::{Goal, Sample, Sampler, Setting, Signature, Situation};
+use headpond_api::answers::{CoreAnswer, Status};
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_api::requests::{LookBody, SetBody};
+use headpond_raid::ArrayStatus;
 use headpond_report::shell_words;
 use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
-use headpond_volume::{Description, SettingChange, ShownSetting};
+use headpond_volume::{CacheStatus, Description, SettingChange, ShownSetting};
 use headpond_whatif::Stack;
-use serde_json::Value;
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -46,8 +48,7 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
     // Without, it only competes with who serves.
     let _ = rustix::process::nice(NICENESS);
     let client = Client::of(places, name)?;
-    let status: Value = client.get("/v1/status")?;
-    check(name, args, &status)?;
+    check(name, args, &client.call(&operations::STATUS)?)?;
     let journal = Journal::open(places.journal(name), args.json)?;
     let mut volume = LiveVolume { places, args, name, client, journal };
     volume.take_back_what_was_left()?;
@@ -82,8 +83,8 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
 }
 
 /// What a watch is for must be there.
-fn check(name: &str, args: &AdviseArgs, status: &Value) -> Result<()> {
-    if !status["cache"].is_object() {
+fn check(name: &str, args: &AdviseArgs, status: &Status) -> Result<()> {
+    if status.cache.is_none() {
         return Err(Failure::usage(format!(
             "{name} has no cache whose settings could be advised on: `headpond trace record {name}` and \
              `headpond advise TRACE --volume {name}` say what one would do"
@@ -146,7 +147,7 @@ impl LiveVolume<'_> {
             requests_max: REQUESTS_MAX,
             milliseconds_max: LOOK_MAX.as_millis() as u64,
         };
-        self.client.post::<Value>("/v1/look", &body)?;
+        self.client.call_with(&operations::LOOK, &body)?;
         let mut reader = TraceReader::open(&output, ReadOptions::default())?;
         let mut records = Vec::new();
         while let Some(record) = reader.next_record()? {
@@ -157,7 +158,7 @@ impl LiveVolume<'_> {
     }
 
     fn situation(&self) -> Result<Situation> {
-        let status = self.client.get("/v1/status")?;
+        let status = self.client.call(&operations::STATUS)?;
         let mut situation = served(&self.places.load(self.name)?, &status, self.args)?;
         wish(&mut situation, self.args);
         situation.keeps_promises = self.args.live.apply && !self.args.may_lose_dirty;
@@ -211,7 +212,7 @@ impl Served for LiveVolume<'_> {
     }
 
     fn unsettled(&mut self) -> Result<Option<String>> {
-        let status: Value = self.client.get("/v1/status")?;
+        let status = self.client.call(&operations::STATUS)?;
         Ok(unsettled(&status).map(str::to_owned))
     }
 
@@ -221,8 +222,8 @@ impl Served for LiveVolume<'_> {
     }
 
     fn set(&mut self, settings: &[String]) -> Result<()> {
-        let body = SetBody { changes: settings.to_vec(), ..SetBody::default() };
-        self.client.post::<Value>("/v1/settings", &body).map(|_| ())
+        let body = SetBody { changes: parsed(settings)?, ..SetBody::default() };
+        self.client.call_with(&operations::SET, &body).map(drop)
     }
 
     fn shadow(&mut self, looks: &[Look], back: &[String]) -> Result<Gain> {
@@ -283,24 +284,29 @@ fn still_set(now: &Description, settings: &[String], back: &[String]) -> Result<
 }
 
 /// What on the volume is under way that will be over, and says nothing of its settings.
-fn unsettled(status: &Value) -> Option<&'static str> {
-    let cache = &status["cache"];
-    let is_at_work = |core: &Value| {
-        let array = &core["array"];
-        let mut members = array["members"].as_array().into_iter().flatten();
-        let is_under_way =
-            ["initialising", "scrubbing", "growth"].into_iter().any(|work| !array[work].is_null())
-                || members.any(|member| !member["filling"].is_null());
-        is_under_way && core["upkeep"]["paused"] != true
+fn unsettled(status: &Status) -> Option<&'static str> {
+    let cache = status.live_cache();
+    let is = |state: fn(&CacheStatus) -> bool| cache.is_some_and(state);
+    let is_at_work = |core: &CoreAnswer| {
+        let is_paused = core.upkeep.as_ref().is_some_and(|upkeep| upkeep.paused);
+        !is_paused && core.array.as_ref().is_some_and(has_work)
     };
-    let mut cores = status["cores"].as_array().into_iter().flatten();
     match () {
-        () if cache["failed"] == true => Some("the cache has failed"),
-        () if cache["in_fallback"] == true => Some("the cache device errs, and is in pass-through"),
-        () if cache["draining"] == true => Some("what is dirty is on its way to the array"),
-        () if cores.any(is_at_work) => Some("there is work on the array"),
+        () if is(|cache| cache.failed) => Some("the cache has failed"),
+        () if is(|cache| cache.in_fallback) => {
+            Some("the cache device errs, and is in pass-through")
+        }
+        () if is(|cache| cache.draining) => Some("what is dirty is on its way to the array"),
+        () if status.cores.iter().any(is_at_work) => Some("there is work on the array"),
         () => None,
     }
+}
+
+fn has_work(array: &ArrayStatus) -> bool {
+    array.initialising.is_some()
+        || array.scrubbing.is_some()
+        || array.growth.is_some()
+        || array.members.iter().any(|member| member.filling.is_some())
 }
 
 /// A preset is only a name for other settings.
@@ -317,7 +323,6 @@ fn differences(now: &[ShownSetting], then: &[ShownSetting]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn description(settings: &str) -> Description {
         let text = format!(
@@ -362,24 +367,5 @@ mod tests {
         assert_eq!(still("mode = \"write-around\"\nseq_cutoff = \"never\""), back);
         assert_eq!(still("mode = \"write-through\"\nseq_cutoff = \"never\""), back[1..]);
         assert!(still("mode = \"write-through\"\nseq_cutoff = \"1M\"").is_empty());
-    }
-
-    #[test]
-    fn work_on_the_volume_makes_looks_count_for_nothing() {
-        let status = |cache: Value, array: Value, paused: bool| {
-            let core = json!({ "array": array, "upkeep": { "paused": paused } });
-            json!({ "cache": cache, "cores": [core] })
-        };
-        let of = |cache, array, paused| unsettled(&status(cache, array, paused)).is_some();
-        let quiet = json!({ "scrubbing": null, "growth": null, "members": [{ "filling": null }] });
-        assert!(!of(json!({ "draining": false }), quiet.clone(), false));
-        for cause in ["draining", "in_fallback", "failed"] {
-            assert!(of(json!({ cause: true }), quiet.clone(), false), "{cause}");
-        }
-        for work in ["initialising", "scrubbing", "growth"] {
-            assert!(of(json!({}), json!({ work: {} }), false), "{work}");
-            assert!(!of(json!({}), json!({ work: {} }), true), "{work}");
-        }
-        assert!(of(json!({}), json!({ "members": [{ "filling": {} }] }), false));
     }
 }

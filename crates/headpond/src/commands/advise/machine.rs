@@ -4,14 +4,14 @@ use crate::args::AdviseArgs;
 use crate::commands::class::read_named_file;
 use crate::commands::reading::read_stack;
 use crate::device::DeviceSpec;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use headpond_advise::{Effort, Freedom, Goal, Situation};
+use headpond_api::answers::Status;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_raid::Level;
 use headpond_report::size;
 use headpond_volume::{Description, Size};
 use headpond_whatif::{Condition, CoreStack, Stack};
-use serde_json::Value;
 use std::path::Path;
 
 /// Assumed where nobody says.
@@ -75,7 +75,7 @@ pub(super) fn described(args: &AdviseArgs) -> Result<Situation> {
 /// A served volume with what is set on it.
 pub(super) fn served(
     description: &Description,
-    status: &Value,
+    status: &Status,
     args: &AdviseArgs,
 ) -> Result<Situation> {
     let named = Named { drive: args.drive.as_deref(), cache_drive: args.cache_drive.as_deref() };
@@ -94,14 +94,14 @@ pub(super) fn served(
 /// The devices of a served volume: what nobody says and the volume does not tell is assumed.
 pub(super) fn devices_of(
     description: &Description,
-    status: &Value,
+    status: &Status,
     named: Named<'_>,
 ) -> Result<Situation> {
     let mut assumptions = Vec::new();
     let core = core_of(description, status, named.drive, &mut assumptions)?;
-    let cache = &status["cache"];
-    let is_volatile = cache["lost_on_power"].as_bool().unwrap_or(false);
-    let bytes = match cache["capacity_bytes"].as_u64() {
+    let live = status.live_cache();
+    let is_volatile = live.is_some_and(|cache| cache.lost_on_power);
+    let bytes = match live.map(|cache| cache.capacity_bytes) {
         Some(bytes) => bytes,
         None => {
             assumptions.push(format!("there is no cache: one of {} is assumed", size(CACHE_BYTES)));
@@ -120,7 +120,7 @@ pub(super) fn devices_of(
         told => told,
     };
     // Modes with dirty data on such a cache were allowed when the volume was created, by force.
-    let may_lose_dirty = cache["volatile_allowed"].as_bool().unwrap_or(false);
+    let may_lose_dirty = status.cache.as_ref().is_some_and(|cache| cache.volatile_allowed);
     let stack = machine(core, bytes, device.as_deref())?;
     let cache_is_lost_on_power = is_volatile;
     Ok(Situation { assumptions, may_lose_dirty, cache_is_lost_on_power, ..situation(stack) })
@@ -128,27 +128,21 @@ pub(super) fn devices_of(
 
 fn core_of(
     description: &Description,
-    status: &Value,
+    status: &Status,
     named: Option<&str>,
     assumptions: &mut Vec<String>,
 ) -> Result<CoreStack> {
-    let array = &status["array"];
-    let number = |value: &Value, what: &str| -> Result<u64> {
-        value.as_u64().with_context(|| format!("the status tells no {what}"))
-    };
-    let level = Level::try_from(number(&array["level"], "level")? as u8)?;
-    let members = array["members"].as_array().context("the status tells no members")?;
-    let groups = number(&array["groups"], "groups")?;
-    let strip = Size(number(&array["strip_bytes"], "strip")?);
-    let told = named.map(str::to_owned).or_else(|| model_of(&description.core.members));
+    let described = &description.core;
+    let told = named.map(str::to_owned).or_else(|| model_of(&described.members));
     let drive = told.unwrap_or_else(|| {
-        let is_rotational = status["rotational"].as_bool().unwrap_or(true);
+        let is_rotational = status.rotational.unwrap_or(true);
         let guessed = if is_rotational { DISK } else { FLASH };
         assumptions
             .push(format!("the members are taken for {guessed}: --drive says what they are"));
         guessed.to_owned()
     });
-    core((level, members.len() as u16, groups as u16), strip, &drive)
+    let shape = (described.raid, described.members.len() as u16, described.groups);
+    core(shape, described.strip, &drive)
 }
 
 /// What these are models of, where all are of the same.
@@ -223,7 +217,7 @@ fn core(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use headpond_volume::CacheStatus;
 
     /// What a volume of these members and this cache device comes to.
     fn devices(members: [&str; 2], cache: &str, named: Named<'_>) -> Situation {
@@ -231,12 +225,11 @@ mod tests {
             "name = \"v\"\nuuid = \"7f9c24e8-3b12-4fef-91e0-1f2d0c7f1f5a\"\nslices = 1\n\
              [cache]\ndevice = {cache:?}\n[core]\nraid = 0\nstrip = \"64K\"\nmembers = {members:?}\n"
         );
-        let status = json!({
-            "rotational": false,
-            "array": { "level": 0, "groups": 1, "strip_bytes": 65536, "members": members },
-            "cache": { "capacity_bytes": 1 << 30, "lost_on_power": false },
-        });
-        devices_of(&Description::parse(&text).unwrap(), &status, named).unwrap()
+        let description = Description::parse(&text).unwrap();
+        let mut status = Status::described(&description);
+        let live = CacheStatus { capacity_bytes: 1 << 30, ..CacheStatus::default() };
+        (status.rotational, status.cache.as_mut().unwrap().live) = (Some(false), Some(live));
+        devices_of(&description, &status, named).unwrap()
     }
 
     fn models(situation: &Situation) -> (&str, Option<&str>) {

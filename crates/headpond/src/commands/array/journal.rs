@@ -4,6 +4,7 @@ use super::live::OfArgs;
 use crate::commands::create::spec;
 use anyhow::Result;
 use clap::Args;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::JournalBody;
@@ -38,12 +39,12 @@ pub fn set(places: &Places, args: &SetJournalArgs) -> Result<Exit> {
     of.check_no_cache(NOT_OF_COPIES)?;
     let (core, device) = (of.core(), spec(&args.device)?.to_string());
     let body = JournalBody { core, device, when: args.when, force: args.force };
-    let status = of.post(places, "/v1/array/set-journal", &body)?;
+    let status = of.post(places, &operations::SET_JOURNAL, &body)?;
     of.tell(&format!("{} is the stripe journal of the array", body.device), &status)
 }
 
 pub fn take_away(places: &Places, of: &OfArgs) -> Result<Exit> {
     of.check_no_cache(NOT_OF_COPIES)?;
-    let status = of.post(places, "/v1/array/drop-journal", &of.body())?;
+    let status = of.post(places, &operations::DROP_JOURNAL, &of.body())?;
     of.tell("the array has no stripe journal any more", &status)
 }

@@ -4,21 +4,25 @@ use crate::commands::create::spec;
 use crate::commands::{status, waiting};
 use crate::device::Consent;
 use crate::device::claims::{self, Claim};
+use crate::telling::print_json;
 use anyhow::Result;
 use clap::Args;
+use headpond_api::answers::{CoreAnswer, Status, Versioned};
 use headpond_api::client::Client;
+use headpond_api::operations::{self, Operation};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_api::requests::{GrowBody, MemberBody, OfCoreBody, PaceBody};
 use headpond_daemon::MISSING;
+use headpond_raid::{ArrayState, ArrayStatus, Level};
 use headpond_report::size;
-use headpond_volume::{CACHE_COPIES, Size};
+use headpond_volume::{ActKind, CACHE_COPIES, MirrorStatus, Size, UpkeepStatus};
 use serde::Serialize;
-use serde_json::Value;
 use uuid::Uuid;
 
 /// What goes on beside the requests.
-const ACTS: [&str; 5] = ["stand-in", "rebuild", "parity", "growth", "array-scrub"];
+const ACTS: [ActKind; 5] =
+    [ActKind::StandIn, ActKind::Rebuild, ActKind::Parity, ActKind::Growth, ActKind::ArrayScrub];
 
 /// Make a device a spare of a served volume's array; what is on the device is lost. It takes the
 /// place of the next member that is lost, or of one that is.
@@ -211,13 +215,13 @@ impl OfArgs {
         }
     }
 
-    pub(super) fn post(
+    pub(super) fn post<B: Serialize + Sync>(
         &self,
         places: &Places,
-        path: &str,
-        body: &(impl Serialize + Sync),
-    ) -> Result<Value> {
-        waiting::post(&Client::of(places, &self.volume)?, path, body)
+        operation: &Operation<B, Status>,
+        body: &B,
+    ) -> Result<Status> {
+        waiting::post(&Client::of(places, &self.volume)?, operation, body)
     }
 
     pub(super) fn body(&self) -> OfCoreBody {
@@ -230,39 +234,38 @@ impl OfArgs {
     }
 
     /// Whether work of this kind is left.
-    fn is_left(&self, status: &Value, act: &str) -> bool {
-        let array = &self.find(status)["array"];
-        let is_degraded = array["state"] == "degraded" && array["parity_initialised"] == true;
+    fn is_left(&self, status: &Status, act: ActKind) -> bool {
+        let Some(array) = self.array(status) else { return false };
+        let is_degraded = array.state == ArrayState::Degraded && array.parity_initialised;
         match act {
-            "rebuild" => {
-                let mut members = array["members"].as_array().into_iter().flatten();
-                let spares = array["spares"].as_array().map_or(0, Vec::len);
-                // A spare that stands by is about to be given a lost role.
-                (is_degraded && spares > 0) || members.any(|member| !member["filling"].is_null())
+            // A spare that stands by is about to be given a lost role.
+            ActKind::Rebuild => {
+                let is_filled = array.members.iter().any(|member| member.filling.is_some());
+                (is_degraded && !array.spares.is_empty()) || is_filled
             }
-            "stand-in" => is_degraded && array["declustered"]["spares_free"].as_u64() > Some(0),
-            "parity" => {
-                array["parity_initialised"] == false
-                    && array["state"] == "healthy"
-                    && array["level"] != 0
+            ActKind::StandIn => {
+                is_degraded && array.declustered.is_some_and(|it| it.spares_free > 0)
             }
-            "growth" => !array["growth"].is_null(),
-            _ => self.upkeep(status)["scrub_wanted"] == true,
+            ActKind::Parity => {
+                let is_healthy = array.state == ArrayState::Healthy;
+                !array.parity_initialised && is_healthy && array.level != Level::Raid0
+            }
+            ActKind::Growth => array.growth.is_some(),
+            _ => self.upkeep(status).is_some_and(|upkeep| upkeep.scrub_wanted),
         }
     }
 
     /// Follows work of these kinds to its end.
-    fn wait(&self, places: &Places, acts: &[&str]) -> Result<Value> {
+    fn wait(&self, places: &Places, acts: &[ActKind]) -> Result<Status> {
         let client = Client::of(places, &self.volume)?;
-        let is_left = |status: &Value| acts.iter().any(|act| self.is_left(status, act));
-        let is_resting = |status: &Value| {
-            let upkeep = self.upkeep(status);
-            upkeep["paused"] == true || !upkeep["failure"].is_null()
+        let is_left = |status: &Status| acts.iter().any(|act| self.is_left(status, *act));
+        let is_resting = |status: &Status| {
+            self.upkeep(status).is_some_and(|upkeep| upkeep.paused || upkeep.failure.is_some())
         };
-        let is_to_do = |status: &Value| is_left(status) && !is_resting(status);
+        let is_to_do = |status: &Status| is_left(status) && !is_resting(status);
         let status = waiting::until_done(&client, acts, self.core().as_deref(), is_to_do)?;
-        match self.upkeep(&status)["failure"].as_str() {
-            Some(failure) => Err(Failure::refused(failure.to_owned())),
+        match self.upkeep(&status).and_then(|upkeep| upkeep.failure.as_ref()) {
+            Some(failure) => Err(Failure::refused(failure)),
             None if is_left(&status) => Err(Failure::refused(format!(
                 "it is paused: `headpond array resume {}` has it go on",
                 self.volume
@@ -271,29 +274,40 @@ impl OfArgs {
         }
     }
 
-    fn upkeep<'a>(&self, status: &'a Value) -> &'a Value {
-        &self.find(status)["upkeep"]
-    }
-
-    fn find<'a>(&self, status: &'a Value) -> &'a Value {
-        if self.cache {
-            return &status["cache"]["mirror"];
+    fn array<'a>(&self, status: &'a Status) -> Option<&'a ArrayStatus> {
+        match self.mirror(status) {
+            Some(mirror) => Some(&mirror.array),
+            None => self.core_of(status)?.array.as_ref(),
         }
-        let name = self.core.as_deref().or(status["name"].as_str());
-        let mut cores = status["cores"].as_array().into_iter().flatten();
-        cores.find(|core| core["name"].as_str() == name).unwrap_or(&Value::Null)
     }
 
-    pub(super) fn tell(&self, done: &str, status: &Value) -> Result<Exit> {
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(self.find(status))?);
-        } else {
-            println!("{}: {done}", self.volume);
-            match self.cache {
-                true => status::print_copies(&status["cache"]),
-                false => status::print_array(&self.find(status)["array"]),
+    fn upkeep<'a>(&self, status: &'a Status) -> Option<&'a UpkeepStatus> {
+        match self.mirror(status) {
+            Some(mirror) => Some(&mirror.upkeep),
+            None => self.core_of(status)?.upkeep.as_ref(),
+        }
+    }
+
+    fn mirror<'a>(&self, status: &'a Status) -> Option<&'a MirrorStatus> {
+        status.live_cache()?.mirror.as_ref().filter(|_| self.cache)
+    }
+
+    fn core_of<'a>(&self, status: &'a Status) -> Option<&'a CoreAnswer> {
+        status.core(self.core.as_deref()).filter(|_| !self.cache)
+    }
+
+    pub(super) fn tell(&self, done: &str, status: &Status) -> Result<Exit> {
+        match (self.json, self.mirror(status), self.core_of(status)) {
+            (true, Some(mirror), _) => print_json(&Versioned::new(mirror))?,
+            (true, None, core) => print_json(&core.map(Versioned::new))?,
+            (false, ..) => {
+                println!("{}: {done}", self.volume);
+                match (&status.cache, self.array(status)) {
+                    (Some(cache), _) if self.cache => status::print_copies(cache),
+                    (_, array) => array.into_iter().for_each(status::print_array),
+                }
+                status::print_acts(status);
             }
-            status::print_acts(status);
         }
         Ok(Exit::Ok)
     }
@@ -302,19 +316,19 @@ impl OfArgs {
 pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
     let body = MemberBody { force: args.force, ..args.of.member(&args.device)? };
     let claims = args.of.check_claims(places, &args.device, args.force)?;
-    let mut status = args.of.post(places, "/v1/array/add-spare", &body)?;
+    let mut status = args.of.post(places, &operations::ADD_SPARE, &body)?;
     claims::tell_lost(&claims);
     if args.wait {
-        status = args.of.wait(places, &["rebuild"])?;
+        status = args.of.wait(places, &[ActKind::Rebuild])?;
     }
     args.of.tell(&format!("{} belongs to the {}", body.device, args.of.what()), &status)
 }
 
 pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
-    let mut status = args.of.post(places, "/v1/array/re-add", &body)?;
+    let mut status = args.of.post(places, &operations::RE_ADD, &body)?;
     if args.wait {
-        status = args.of.wait(places, &["rebuild"])?;
+        status = args.of.wait(places, &[ActKind::Rebuild])?;
         return args.of.tell(&format!("{} is in use again", body.device), &status);
     }
     args.of.tell(&format!("{} is given what it lacks", body.device), &status)
@@ -328,10 +342,10 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
         None => Vec::new(),
     };
     let body = MemberBody { with, force, ..args.of.member(&args.device)? };
-    let mut status = args.of.post(places, "/v1/array/replace", &body)?;
+    let mut status = args.of.post(places, &operations::REPLACE, &body)?;
     claims::tell_lost(&claims);
     if args.wait {
-        status = args.of.wait(places, &["rebuild"])?;
+        status = args.of.wait(places, &[ActKind::Rebuild])?;
         return args.of.tell(&format!("{} is replaced, and free", body.device), &status);
     }
     args.of.tell(&format!("{} is being replaced", body.device), &status)
@@ -342,22 +356,22 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
     let words = args.devices.iter().map(|word| Ok(spec(word)?.to_string()));
     let devices = words.collect::<Result<Vec<String>>>()?;
     let body = GrowBody { core: args.of.core.clone(), devices, force: args.force };
-    let mut status = args.of.post(places, "/v1/array/grow", &body)?;
-    if args.of.find(&status)["array"]["level"] == 1 {
+    let mut status = args.of.post(places, &operations::GROW, &body)?;
+    if args.of.array(&status).is_some_and(|array| array.level == Level::Raid1) {
         return grow_copies(places, args, status);
     }
     if args.wait {
-        status = args.of.wait(places, &["growth"])?;
-        let size = size(args.of.find(&status)["size_bytes"].as_u64().unwrap_or(0));
+        status = args.of.wait(places, &[ActKind::Growth])?;
+        let size = size(args.of.array(&status).map_or(0, |array| array.size_bytes));
         let done = format!("the data lies on all members; clients that connect find {size}");
         return args.of.tell(&done, &status);
     }
     args.of.tell("the data moves to more members from now on", &status)
 }
 
-fn grow_copies(places: &Places, args: &GrowArgs, mut status: Value) -> Result<Exit> {
+fn grow_copies(places: &Places, args: &GrowArgs, mut status: Status) -> Result<Exit> {
     if args.wait {
-        status = args.of.wait(places, &["rebuild"])?;
+        status = args.of.wait(places, &[ActKind::Rebuild])?;
         return args.of.tell("the new copies hold everything", &status);
     }
     args.of.tell("the new copies are given everything from now on", &status)
@@ -365,13 +379,13 @@ fn grow_copies(places: &Places, args: &GrowArgs, mut status: Value) -> Result<Ex
 
 pub fn fail(places: &Places, args: &MemberArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
-    let status = args.of.post(places, "/v1/array/fail", &body)?;
+    let status = args.of.post(places, &operations::FAIL, &body)?;
     args.of.tell(&format!("{} is out of use", body.device), &status)
 }
 
 pub fn remove(places: &Places, args: &MemberArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
-    let status = args.of.post(places, "/v1/array/remove", &body)?;
+    let status = args.of.post(places, &operations::REMOVE, &body)?;
     args.of.tell(&format!("{} belongs to the {} no more", body.device, args.of.what()), &status)
 }
 
@@ -384,7 +398,7 @@ pub fn drop_copy(places: &Places, args: &DropCopyArgs) -> Result<Exit> {
             MemberBody { core: args.of.core(), device: args.copy.clone(), ..MemberBody::default() }
         }
     };
-    let status = args.of.post(places, "/v1/array/drop-copy", &body)?;
+    let status = args.of.post(places, &operations::DROP_COPY, &body)?;
     let done = match is_device {
         true => format!("{} is no copy of the array any more, and free", body.device),
         false => "the array has one copy less".to_owned(),
@@ -394,36 +408,35 @@ pub fn drop_copy(places: &Places, args: &DropCopyArgs) -> Result<Exit> {
 
 pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     args.of.check_no_cache("`headpond cache scrub` knows by checksums which copy is right")?;
-    let mut status = args.of.post(places, "/v1/array/scrub", &args.of.body())?;
+    let mut status = args.of.post(places, &operations::SCRUB, &args.of.body())?;
     if !args.wait {
         return args.of.tell("every stripe is looked at from now on", &status);
     }
-    status = args.of.wait(places, &["array-scrub"])?;
-    let scrub = &args.of.find(&status)["array"]["scrub"];
-    let number = |field: &str| scrub[field].as_u64().unwrap_or(0);
+    status = args.of.wait(places, &[ActKind::ArrayScrub])?;
+    let scrub = args.of.array(&status).map(|array| array.scrub.clone()).unwrap_or_default();
     let done = format!(
         "{} stripes looked at: {} strips rewritten, {} sectors put right ({} of them located \
          by checksum), {} sectors that nobody can explain, {} stripes that cannot be read",
-        number("stripes"),
-        number("rewritten"),
-        number("corrected_sectors"),
-        number("located_by_checksum"),
-        number("unexplained_sectors"),
-        number("unreadable_stripes")
+        scrub.stripes,
+        scrub.rewritten,
+        scrub.corrected_sectors,
+        scrub.located_by_checksum,
+        scrub.unexplained_sectors,
+        scrub.unreadable_stripes
     );
     args.of.tell(&done, &status)?;
-    let is_sound = number("unexplained_sectors") + number("unreadable_stripes") == 0;
+    let is_sound = scrub.unexplained_sectors + scrub.unreadable_stripes == 0;
     Ok(if is_sound { Exit::Ok } else { Exit::Refused })
 }
 
 pub fn pause(places: &Places, of: &OfArgs) -> Result<Exit> {
-    let status = of.post(places, "/v1/array/pause", &of.body())?;
+    let status = of.post(places, &operations::PAUSE, &of.body())?;
     of.tell(&format!("work on the {} rests until `headpond array resume`", of.what()), &status)
 }
 
 pub fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     let of = &args.of;
-    let status = of.post(places, "/v1/array/resume", &of.body())?;
+    let status = of.post(places, &operations::RESUME, &of.body())?;
     match args.wait {
         true => wait(places, of),
         false => of.tell(&format!("work on the {} goes on", of.what()), &status),
@@ -439,10 +452,9 @@ pub fn pace(places: &Places, args: &PaceArgs) -> Result<Exit> {
     args.of.check_no_cache("its copies go at a pace of their own")?;
     let PaceArgs { floor, ceiling, no_ceiling, .. } = *args;
     let body = PaceBody { core: args.of.core.clone(), floor, ceiling, no_ceiling };
-    let status = args.of.post(places, "/v1/array/pace", &body)?;
-    let upkeep = args.of.upkeep(&status);
-    let ceiling = upkeep["ceiling"].as_str();
-    let ceiling = ceiling.map_or("no ceiling".into(), |it| format!("at most {it}/s"));
-    let floor = upkeep["floor"].as_str().unwrap_or("?");
+    let status = args.of.post(places, &operations::PACE, &body)?;
+    let upkeep = args.of.upkeep(&status).cloned().unwrap_or_default();
+    let ceiling = upkeep.ceiling_bytes_per_s.map(|it| format!("at most {}/s", Size(it)));
+    let (floor, ceiling) = (Size(upkeep.floor_bytes_per_s), ceiling.unwrap_or("no ceiling".into()));
     args.of.tell(&format!("at least {floor}/s beside requests, {ceiling}"), &status)
 }

@@ -2,6 +2,7 @@
 //! stripe would lose.
 
 use super::args::PlanArgs;
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_raid::Level;
@@ -32,7 +33,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit> {
     let all = outlooks(&members, strip_bytes).map_err(Failure::usage)?;
     if args.json {
         let told = json!({ "members": members, "strip_bytes": strip_bytes, "striping": all });
-        println!("{}", serde_json::to_string_pretty(&told)?);
+        print_json(&told)?;
     } else {
         print!("{}", text(&members, &all));
     }

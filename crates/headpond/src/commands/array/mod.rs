@@ -12,6 +12,7 @@ pub use args::ArrayCommand;
 
 use super::analyze::write;
 use super::simulate::carry_out;
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use args::PlanArgs;
 use headpond_api::outcome::{Exit, Failure};
@@ -110,7 +111,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     }
     if args.json {
         let all = json!({ "drive": drive, "assumptions": given, "arrays": arrays });
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
     } else {
         print!("{}", report::text(&drive, &given, &arrays));
     }
@@ -259,7 +260,7 @@ fn run_reference(folder: &Path, args: &PlanArgs) -> Result<Exit> {
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&cells)?);
+        print_json(&cells)?;
     } else {
         print!("{}", report::reference(&cells));
     }

@@ -2,6 +2,7 @@
 
 mod trial;
 
+use crate::telling::print_json;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use headpond_api::outcome::{Exit, Failure};
@@ -111,7 +112,7 @@ fn check(args: &CheckArgs) -> Result<Exit> {
     let classes = load(&args.file, args.strictness.unknown())?;
     if args.json {
         let all: Vec<_> = classes.iter().map(as_json).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
         return Ok(Exit::Ok);
     }
     let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));

@@ -1,6 +1,7 @@
 //! `headpond class test`: the classes of a trace's requests.
 
 use super::{TestArgs, load};
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule};
@@ -41,7 +42,7 @@ pub fn run(args: &TestArgs) -> Result<Exit> {
         if args.requests {
             answer["requests"] = listed.into();
         }
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print_json(&answer)?;
     } else {
         trial.print(&classes);
     }

@@ -2,6 +2,7 @@
 
 use super::consent;
 use super::surroundings::Served;
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_lab::{
@@ -42,7 +43,7 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
             "overwrites": overwritten,
             "refused_because": refusals,
         });
-        println!("{}", serde_json::to_string_pretty(&said)?);
+        print_json(&said)?;
         return Ok(Exit::Ok);
     }
     print_targets(plan);

@@ -1,6 +1,7 @@
 //! Two results side by side.
 
 use super::args::CompareArgs;
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_lab::{Compared, Results, compare};
@@ -21,7 +22,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
         )));
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&compared)?);
+        print_json(&compared)?;
         return Ok(Exit::Ok);
     }
     let left = [("cell", Align::Left)];

@@ -2,6 +2,7 @@
 
 use crate::device::{DeviceSpec, Export};
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::told;
 use headpond_api::place::Places;
 use headpond_api::requests::{FlushPace, SetBody};
@@ -9,7 +10,7 @@ use headpond_block::{LocalFuture, Runtime};
 use headpond_lab::{Connected, ExportFacts, SettingFact, Surroundings, VolumeFacts};
 use headpond_nbd::codec::wire::TransmissionFlags;
 use headpond_uring::{Ring, RunConfig, run};
-use serde_json::Value;
+use headpond_volume::SettingError;
 use std::path::Path;
 
 /// The volumes of this machine.
@@ -125,9 +126,9 @@ impl Surroundings for Served<'_> {
     fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String> {
         let client = Client::of(self.places, volume).map_err(|error| told(&error))?;
         let name = name.strip_prefix("cache.").unwrap_or(name);
-        let changes = vec![format!("{name}={value}")];
+        let change = format!("{name}={value}").parse();
+        let changes = vec![change.map_err(|error: SettingError| error.to_string())?];
         let body = SetBody { changes, flush: true, pace: FlushPace::Max };
-        let answer: Result<Value, _> = client.post("/v1/settings", &body);
-        answer.map(|_| ()).map_err(|error| told(&error))
+        client.call_with(&operations::SET, &body).map(drop).map_err(|error| told(&error))
     }
 }

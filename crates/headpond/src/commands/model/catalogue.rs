@@ -1,6 +1,7 @@
 //! `headpond model list` and `show`.
 
 use super::args::{ListArgs, ShowArgs};
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_report::{Align, Table, size};
@@ -24,7 +25,7 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
             })
         };
         let entries: Vec<_> = models.iter().map(entry).collect();
-        println!("{}", serde_json::to_string_pretty(&entries)?);
+        print_json(&entries)?;
         return Ok(Exit::Ok);
     }
     let mut table = Table::new([

@@ -2,6 +2,7 @@
 
 use super::args::DemeritArgs;
 use super::files::{DriveFiles, read_text};
+use crate::telling::print_json;
 use anyhow::{Context, Result, bail};
 use headpond_api::outcome::Exit;
 use headpond_report::{Align, Table, count};
@@ -28,7 +29,7 @@ pub fn run(args: &DemeritArgs) -> Result<Exit> {
     let comparison = Comparison::of(&pairs);
     let drive = &model.parameters().name;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report(drive, args, &comparison, &notes))?);
+        print_json(&report(drive, args, &comparison, &notes))?;
     } else {
         println!("{drive}, {}\n", model.parameters().description);
         print!("{}", table(&comparison).render());

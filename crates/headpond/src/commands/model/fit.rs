@@ -2,6 +2,7 @@
 
 use super::args::{FitArgs, FitKind};
 use crate::device::{Consent, DeviceSpec, Opener, vet};
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BlockDevice, BufferPool, PoolConfig};
@@ -30,7 +31,7 @@ pub fn run(args: &FitArgs) -> Result<Exit> {
     }
     if args.json {
         let report = json!({ "measured": measured, "model": text });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
     } else if let Some(path) = &args.output {
         println!("{}: a model of {spec}", path.display());
     } else {

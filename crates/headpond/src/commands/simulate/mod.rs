@@ -9,6 +9,7 @@ mod report;
 use super::analyze::write;
 use super::reading::{read_stack, spare_inputs};
 use crate::args::{FitChoice, SimulateArgs};
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_report::{Align, Table};
@@ -118,7 +119,7 @@ fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
             "not_yet": waiting,
             "remarks": reference.remarks,
         });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
     } else {
         print_reference(&reference, &cells, &reference.compare_unscored(&outcomes));
     }

@@ -3,6 +3,7 @@
 use super::args::StatsArgs;
 use super::damage;
 use crate::commands::reading::read_through;
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_advise::render::render_stats;
 use headpond_api::outcome::Exit;
@@ -37,7 +38,7 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
             stats: &stats,
             tally,
         };
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print_json(&answer)?;
         return Ok(Exit::Ok);
     }
     print!("{}", render_stats(reader.format(), &stats, &tally));

@@ -1,13 +1,15 @@
 //! `headpond trace record` of a volume.
 
 use super::args::RecordArgs;
+use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::client::Client;
+use headpond_api::operations;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::RecordBody;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,17 +22,17 @@ pub fn record(places: &Places, args: &RecordArgs) -> Result<Exit> {
     let output =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.hptrace", args.name)));
     let output = std::path::absolute(output)?;
-    client.post::<Value>("/v1/recording/start", &RecordBody { output: output.clone() })?;
+    client.call_with(&operations::START_RECORDING, &RecordBody { output: output.clone() })?;
     wait(args.seconds)?;
-    let summary: Value = client.post("/v1/recording/stop", &())?;
+    let recorded = client.call(&operations::STOP_RECORDING)?;
     if args.json {
-        println!("{summary}");
+        print_json(&Versioned::new(recorded))?;
     } else {
         println!(
             "{}: {} requests recorded, {} dropped; look at it with `headpond analyze {}`",
             output.display(),
-            summary["records"],
-            summary["dropped"],
+            recorded.records,
+            recorded.dropped,
             output.display()
         );
     }

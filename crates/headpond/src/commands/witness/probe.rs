@@ -3,6 +3,7 @@
 use super::args::ProbeArgs;
 use super::target::Target;
 use crate::device::{Consent, DeviceSpec};
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig};
@@ -45,7 +46,7 @@ pub fn run(args: &ProbeArgs) -> Result<Exit> {
     let judgement = judge(&reported, &measured);
     if args.json {
         let report = json!({ "reported": reported, "measured": measured, "judgement": judgement });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
     } else {
         print(args, &reported, &measured, &judgement);
     }

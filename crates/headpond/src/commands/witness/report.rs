@@ -1,6 +1,7 @@
 //! `headpond witness report`: what all cuts together prove.
 
 use super::args::ReportArgs;
+use crate::telling::print_json;
 use anyhow::{Context, Result};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_witness::field::folder::RULINGS;
@@ -44,7 +45,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
         summaries.insert(name, summary(&rulings(&folder)?));
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&summaries)?);
+        print_json(&summaries)?;
     } else {
         for (name, summary) in &summaries {
             println!("{name}: {}", told(summary));

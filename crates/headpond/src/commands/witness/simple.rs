@@ -4,6 +4,7 @@ use super::args::{SimpleCheckArgs, SimpleCommand, SimpleWriteArgs};
 use super::key;
 use super::target::Target;
 use crate::device::Consent;
+use crate::telling::print_json;
 use anyhow::{Result, bail};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BufferPool, PoolConfig};
@@ -72,7 +73,7 @@ fn check(args: &SimpleCheckArgs) -> Result<Exit> {
             "seed": pattern.seed, "blocks": pattern.blocks, "seen": seen,
             "kept": seen.is_whole(pattern),
         });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
     } else {
         println!("{}", told(pattern, &seen));
     }

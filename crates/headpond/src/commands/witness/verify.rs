@@ -3,6 +3,7 @@
 use super::args::VerifyArgs;
 use super::connect::Client;
 use super::words;
+use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig};
@@ -22,7 +23,7 @@ pub fn run(args: &VerifyArgs) -> Result<Exit> {
         Ok::<_, anyhow::Error>((client.name().to_owned(), ruling))
     })??;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&ruling)?);
+        print_json(&ruling)?;
     } else {
         words::of(&name, &ruling).iter().for_each(|line| println!("{line}"));
     }

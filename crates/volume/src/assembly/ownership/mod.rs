@@ -33,7 +33,8 @@ use headpond_raid::{Inspection, inspect_all, journals_of};
 pub(crate) use promises::Promises;
 use record::OwnerRecord;
 pub use record::{Host, Process};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -49,8 +50,8 @@ const _: () = assert!(WATCH_INTERVALS > LEASE_INTERVALS);
 pub(crate) struct Ownership(Option<Rc<Fence>>);
 
 /// How sure a volume is of its devices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
 pub enum OwnerState {
     Held,
     /// Requests wait until the devices have been looked at again.
@@ -62,7 +63,7 @@ pub enum OwnerState {
 }
 
 /// The owner, as the devices name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnerStatus {
     pub host: String,
     pub heartbeat_ms: u32,

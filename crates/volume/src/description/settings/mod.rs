@@ -13,6 +13,7 @@ use headpond_cache::{
     AdmissionConfig, BypassPolicy, Checksums, CleaningConfig, EvictionPolicy, FallbackConfig, Mode,
     Promotion, SliceConfig,
 };
+use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,7 +24,7 @@ pub use array::{ArraySettings, CLIENT_MEMORY, ClientMemory, MergeWaitSetting};
 pub use known::ShownSetting;
 
 /// Everything of a cache that can be changed while it runs.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CacheSettings {
     pub mode: Mode,
@@ -42,7 +43,7 @@ pub struct CacheSettings {
 }
 
 /// How often the cache notes what an open after an unclean stop needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Checkpoints {
     /// Bytes of log from one checkpoint to the next; 0 = none.
@@ -67,7 +68,8 @@ pub struct TierSettings {
 }
 
 /// One change, as `key=value`; the key of a setting within another one has a dot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
 pub struct SettingChange {
     key: String,
     value: String,
@@ -329,6 +331,20 @@ fn dashed(key: &str) -> String {
 impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.key, self.value)
+    }
+}
+
+impl From<SettingChange> for String {
+    fn from(change: SettingChange) -> Self {
+        change.to_string()
+    }
+}
+
+impl TryFrom<String> for SettingChange {
+    type Error = SettingError;
+
+    fn try_from(text: String) -> Result<Self, SettingError> {
+        text.parse()
     }
 }
 

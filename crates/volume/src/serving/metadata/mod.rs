@@ -24,7 +24,9 @@ mod xfs;
 pub(crate) use recogniser::Recogniser;
 
 use headpond_block::ByteRange;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A file system that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +36,9 @@ pub(crate) enum FileSystem {
 }
 
 /// What the status tells of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundFileSystem {
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     pub offset_bytes: u64,
     pub size_bytes: u64,
     /// Of which the place is known.
@@ -44,7 +46,7 @@ pub struct FoundFileSystem {
 }
 
 /// On which of several cores it was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreFileSystem {
     /// What a rule of the I/O classes calls it.
     pub core: u16,
@@ -70,6 +72,6 @@ impl FileSystem {
             Self::Xfs(found) => ("xfs", found.place()),
         };
         let (offset_bytes, size_bytes) = (place.start(), place.len());
-        FoundFileSystem { kind, offset_bytes, size_bytes, metadata_bytes }
+        FoundFileSystem { kind: kind.into(), offset_bytes, size_bytes, metadata_bytes }
     }
 }

@@ -2,14 +2,15 @@
 
 use crate::watch::status::CacheStatus;
 use headpond_block::BLOCK_BYTES;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Of blocks that count as written, and not as clean.
 pub(super) const UNFLUSHED: &str =
     "that the array has and has not flushed yet: lost with this device and the power";
 
 /// What may be lost or cannot be served.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Risk {
     /// Blocks of 4 KiB; zero where it is nothing, or is not known.
     pub blocks: u64,

@@ -7,29 +7,31 @@ use headpond_block::BLOCK_BYTES;
 use headpond_cache::{
     BypassStats, ClassUsage, ErrorStats, PartTraffic, RequestStats, SliceStats, Traffic,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 const BLOCKS: &str = "4KiB Blocks";
 const REQUESTS: &str = "Requests";
 
 /// One figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub count: u64,
     pub percent: f64,
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
 }
 
 impl Row {
     /// A part of something, with its share.
     pub fn part(name: &'static str, count: u64, whole: u64, unit: &'static str) -> Self {
         let percent = count as f64 * 100.0 / whole.max(1) as f64;
-        Self { name, count, percent, unit }
+        Self { name: name.into(), count, percent, unit: unit.into() }
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Groups {
     pub usage: Vec<Row>,
     pub requests: Vec<Row>,

@@ -1,8 +1,8 @@
-//! Where wishes are granted, on the data thread. What may wait for a file is done aside.
+//! Where commands are carried out, on the data thread. What may wait for a file is done aside.
 
 use super::clients;
+use super::command::{Command, Message, Reply};
 use super::files::Files;
-use super::message::{Answer, Message, Wish};
 use super::pulse::Pulse;
 use super::recording::Recording;
 use super::work::Work;
@@ -10,13 +10,13 @@ use crate::device::Opener;
 use crate::wall_clock::utc;
 use anyhow::{Context, Result, anyhow};
 use headpond_api::Refusal;
+use headpond_api::answers::{Flushed, Stats, Status, Stopped};
 use headpond_api::outcome::{Exit, Failure, told};
-use headpond_api::requests::{FlushPace, StopBody};
+use headpond_api::requests::{FlushPace, SetBody, StopBody};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
 use headpond_nbd::server::{Exports, Server, StopError};
-use headpond_volume::{SetError, SettingChange, Volume};
-use serde_json::{Value, json};
+use headpond_volume::{SetError, Volume};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -26,7 +26,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-pub struct Desk {
+pub struct ControlService {
     pub volume: Rc<Volume>,
     pub server: Rc<Server>,
     pub recording: Rc<Recording>,
@@ -53,7 +53,7 @@ pub struct End {
 enum Stage {
     #[default]
     Serving,
-    /// No wish is granted any more; what is waited for.
+    /// No command is begun any more; what is waited for.
     Closing(&'static str),
     /// What was not done in order, where something was not.
     Over(Option<String>),
@@ -70,8 +70,8 @@ const RECORDING_TIME: Duration = Duration::from_secs(10);
 /// Clients that are named where they are in the way.
 const NAMED_MAX: usize = 5;
 
-impl Desk {
-    /// What is wished next; nothing any more once a stop is over.
+impl ControlService {
+    /// The next command; none any more once a stop is over.
     pub async fn next(&self, messages: &mut mpsc::Receiver<Message>) -> Option<Message> {
         let mut over = pin!(self.until_over());
         poll_fn(|context| match over.as_mut().poll(context) {
@@ -81,40 +81,77 @@ impl Desk {
         .await
     }
 
-    pub async fn grant(&self, wish: Wish) -> Answer {
-        self.try_to_grant(wish).await.map_err(Refusal::from)
+    /// Carries a command out and answers it.
+    pub async fn execute(&self, command: Command) {
+        match command {
+            Command::Status(reply) => answer(reply, Ok(self.status())),
+            Command::Stats(reply) => answer(reply, Ok(self.stats())),
+            Command::ResetStats(reply) => {
+                let reset = async {
+                    let stats = self.stats();
+                    self.volume.reset_stats();
+                    Ok(stats)
+                };
+                self.run(None, reply, reset).await;
+            }
+            Command::Set(body, reply) => {
+                let work = body.flush.then_some("set --flush");
+                self.run(work, reply, self.set(&body)).await;
+            }
+            Command::Flush(body, reply) => {
+                self.run(Some("flush"), reply, self.flush(body.pace)).await;
+            }
+            Command::Stop(body, reply) => answer(reply, self.stop(&body).await),
+            Command::ScrubCache(reply) => {
+                self.run(Some("cache scrub"), reply, self.scrub_cache()).await;
+            }
+            Command::AttachCache(body, reply) => {
+                self.run(Some("cache attach"), reply, self.attach(&body)).await;
+            }
+            Command::DetachCache(body, reply) => {
+                self.run(Some("cache detach"), reply, self.detach(&body)).await;
+            }
+            Command::ReplaceCache(body, reply) => {
+                self.run(Some("cache replace"), reply, self.replace(&body)).await;
+            }
+            Command::ResizeCache(body, reply) => {
+                self.run(Some("cache resize"), reply, self.resize(body.size)).await;
+            }
+            Command::PurgeCache(body, reply) => {
+                self.run(Some("cache purge"), reply, self.purge(&body)).await;
+            }
+            Command::AddCore(body, reply) => {
+                self.run(Some("core add"), reply, self.add_core(&body)).await;
+            }
+            Command::RemoveCore(body, reply) => {
+                self.run(Some("core remove"), reply, self.remove_core(&body)).await;
+            }
+            Command::Array(command, reply) => {
+                self.run(Some("array"), reply, self.change_array(&command)).await;
+            }
+            Command::StartRecording(body, reply) => {
+                self.run(Some("trace record"), reply, self.recording.start(body)).await;
+            }
+            Command::StopRecording(reply) => self.run(None, reply, self.recording.stop()).await,
+            Command::Look(body, reply) => {
+                self.run(None, reply, self.looks.look(&self.runtime, body)).await;
+            }
+        }
     }
 
-    async fn try_to_grant(&self, wish: Wish) -> Result<Value> {
-        if !matches!(wish, Wish::Status | Wish::Stats | Wish::Stop(_)) && self.is_closing() {
-            return Err(Failure::refused("the volume is being stopped"));
+    /// Carries out what a volume that is being stopped refuses; `work` is what it is called where a
+    /// stop would cut it off.
+    async fn run<A>(
+        &self,
+        work: Option<&'static str>,
+        reply: Reply<A>,
+        doing: impl Future<Output = Result<A>>,
+    ) {
+        if self.is_closing() {
+            return answer(reply, Err(Failure::refused("the volume is being stopped")));
         }
-        let _work = wish.work().map(|what| self.work.begin(what));
-        match wish {
-            Wish::Status => self.status(),
-            Wish::Stats => self.stats(),
-            Wish::ResetStats => self.stats().inspect(|_| self.volume.reset_stats()),
-            Wish::Set { changes, body } => self.set(&changes, body.flush, body.pace).await,
-            Wish::Flush(body) => self.flush(body.pace).await,
-            Wish::ScrubCache => self.scrub_cache().await,
-            Wish::AttachCache(body) => self.attach(&body).await,
-            Wish::DetachCache(body) => self.detach(&body).await,
-            Wish::ReplaceCache(body) => self.replace(&body).await,
-            Wish::ResizeCache(body) => self.resize(body.size).await,
-            Wish::PurgeCache(body) => self.purge(&body).await,
-            Wish::AddCore(body) => self.add_core(&body).await,
-            Wish::Array(wish) => self.change_array(&wish).await,
-            Wish::RemoveCore(body) => self.remove_core(&body).await,
-            Wish::StartRecording(body) => {
-                let started = self.recording.start(&body.output).await;
-                started.map(|()| json!({ "output": body.output }))
-            }
-            Wish::StopRecording => Ok(serde_json::to_value(self.recording.stop().await?)?),
-            Wish::Look(body) => {
-                Ok(serde_json::to_value(self.looks.look(&self.runtime, &body).await?)?)
-            }
-            Wish::Stop(body) => self.stop(&body).await.map(|()| json!({ "stopped": true })),
-        }
+        let _work = work.map(|what| self.work.begin(what));
+        answer(reply, doing.await);
     }
 
     /// Keeps the description as it is now.
@@ -122,39 +159,33 @@ impl Desk {
         self.files.save(self.volume.description()).await
     }
 
-    pub fn status(&self) -> Result<Value> {
-        let mut status = serde_json::to_value(self.volume.status())?;
+    pub fn status(&self) -> Status {
         let report = self.server.report();
-        let exports: Vec<_> = self.listeners.iter().map(|listener| listener.address()).collect();
-        status["served"] = true.into();
-        status["exports"] = exports.into();
-        status["clients"] = clients::connections(&report);
-        status["server"] = clients::server(&report);
-        status["recording"] = serde_json::to_value(self.recording.output())?;
-        status["commands"] = self.work.names().into();
-        status["stop_waits_for"] = serde_json::to_value(self.held_up_by())?;
-        Ok(status)
+        let commands = self.work.names().into_iter().map(str::to_owned);
+        Status {
+            exports: self.listeners.iter().map(|listener| listener.address()).collect(),
+            clients: clients::connections(&report),
+            server: Some(clients::server(&report)),
+            recording: self.recording.output(),
+            commands: commands.collect(),
+            stop_waits_for: self.held_up_by(),
+            ..Status::serving(&self.volume.description(), self.volume.status())
+        }
     }
 
-    fn stats(&self) -> Result<Value> {
+    fn stats(&self) -> Stats {
         let report = self.volume.report();
         let first = report.cache.as_ref().or(report.tier.as_ref());
-        let counted_s = first.map(|cache| cache.counted_s);
-        let mut stats = serde_json::to_value(report)?;
-        stats["name"] = self.volume.description().name.into();
-        if let Some(counted_s) = counted_s {
-            let since = SystemTime::now() - Duration::from_secs_f64(counted_s);
-            stats["counted_since"] = utc(since).into();
-        }
-        Ok(stats)
+        let since = first.map(|it| SystemTime::now() - Duration::from_secs_f64(it.counted_s));
+        Stats { name: self.volume.description().name, counted_since: since.map(utc), report }
     }
 
     /// What was set outlives the daemon.
-    async fn set(&self, changes: &[SettingChange], flush: bool, pace: FlushPace) -> Result<Value> {
-        let _hurry = self.hurry(pace);
-        let outcome = match flush {
-            true => self.volume.set_and_clean(changes).await,
-            false => self.volume.set(changes),
+    async fn set(&self, body: &SetBody) -> Result<Status> {
+        let _hurry = self.hurry(body.pace);
+        let outcome = match body.flush {
+            true => self.volume.set_and_clean(&body.changes).await,
+            false => self.volume.set(&body.changes),
         };
         // Where only the cleaning failed the settings hold.
         self.save().await?;
@@ -164,13 +195,13 @@ impl Desk {
             SetError::Setting(error) => Failure::usage(error),
             error => Failure::of(error, SetError::is_refusal),
         })?;
-        self.status()
+        Ok(self.status())
     }
 
-    async fn flush(&self, pace: FlushPace) -> Result<Value> {
+    async fn flush(&self, pace: FlushPace) -> Result<Flushed> {
         let _hurry = self.hurry(pace);
         let cleaned_bytes = self.volume.clean_all().await?;
-        Ok(json!({ "cleaned_bytes": cleaned_bytes }))
+        Ok(Flushed { cleaned_bytes })
     }
 
     /// Holds the pace of what is cleaned for a command, until it is dropped.
@@ -180,8 +211,8 @@ impl Desk {
 }
 
 /// The end, by the rules of `docs/serving.md`.
-impl Desk {
-    async fn stop(&self, body: &StopBody) -> Result<()> {
+impl ControlService {
+    async fn stop(&self, body: &StopBody) -> Result<Stopped> {
         if body.wait {
             self.work.until_done().await;
         }
@@ -201,13 +232,13 @@ impl Desk {
         }
         if self.is_closing() {
             self.until_over().await;
-            return self.outcome().map(drop);
+            return self.outcome().map(|_| Stopped {});
         }
         let closed = self.close().await;
         let error = closed.as_ref().err().map(told);
         self.end.stage.replace(Stage::Over(error));
         self.end.is_over.notify_all();
-        closed
+        closed.map(|()| Stopped {})
     }
 
     /// `waits`: for commands that have begun meanwhile.
@@ -347,7 +378,11 @@ impl Desk {
     }
 }
 
-/// Whoever looks is told.
+fn answer<A>(reply: Reply<A>, outcome: Result<A>) {
+    // The client may have gone.
+    let _ = reply.send(outcome.map_err(Refusal::from));
+}
+
 async fn end_recordings(looks: Rc<Recording>, recording: Rc<Recording>) -> Result<()> {
     if looks.output().is_some() {
         let _ = looks.stop().await;

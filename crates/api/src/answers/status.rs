@@ -1,0 +1,307 @@
+//! A volume as its description has it and, while it is served, as it is.
+
+use headpond_block::memory::MemoryState;
+use headpond_raid::{ArrayState, ArrayStatus, Level};
+use headpond_volume::{
+    ActStatus, Alert, CacheSettings, CacheStatus, CoreDescription, CoreFileSystem, CoreStatus,
+    Description, FIRST_CORE, Loading, OwnerStatus, UpkeepStatus, VolumeStatus,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use uuid::Uuid;
+
+/// A volume. What only its daemon knows is null, or empty, where none serves it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    pub name: String,
+    pub uuid: Uuid,
+    pub state: ServiceState,
+    /// How far a daemon is that loads it.
+    pub loading: Option<LoadingStatus>,
+    pub slices: u16,
+    pub size_bytes: Option<u64>,
+    /// Whether address distance costs time on the members.
+    pub rotational: Option<bool>,
+    /// Where other hosts are told that it is in use here.
+    pub owner: Option<OwnerStatus>,
+    /// The arrays that share the cache; the first is the volume itself.
+    pub cores: Vec<CoreAnswer>,
+    /// The cache in memory in front of the cache.
+    pub tier: Option<CacheAnswer>,
+    pub cache: Option<CacheAnswer>,
+    /// Found on its cores, where a rule of the I/O classes asks for metadata.
+    pub file_systems: Vec<CoreFileSystem>,
+    /// Of the daemon's process.
+    pub memory: Option<MemoryState>,
+    /// What wants the operator, worst first.
+    pub alerts: Vec<Alert>,
+    /// What else the operator should know.
+    pub warnings: Vec<String>,
+    /// What goes on that takes long, and how far it is.
+    pub acts: Vec<ActStatus>,
+    /// Addresses that clients connect to.
+    pub exports: Vec<String>,
+    pub clients: Vec<ClientStatus>,
+    /// All clients together.
+    pub server: Option<ServerStatus>,
+    /// The file that the workload is recorded to.
+    pub recording: Option<PathBuf>,
+    /// Commands under way, the oldest first.
+    pub commands: Vec<String>,
+    /// What a stop that was begun waits for.
+    pub stop_waits_for: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceState {
+    /// No daemon has it.
+    Stopped,
+    /// A daemon reads its cache, and serves it then.
+    Loading,
+    Serving,
+}
+
+/// A slice that is being read, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadingStatus {
+    #[serde(flatten)]
+    pub loading: Loading,
+    pub elapsed_s: f64,
+}
+
+/// One of the arrays that share the cache.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CoreAnswer {
+    /// What a rule of the I/O classes calls it.
+    pub id: u16,
+    pub name: String,
+    pub level: Level,
+    pub strip_bytes: u64,
+    /// As the description names them.
+    pub devices: Vec<String>,
+    pub size_bytes: Option<u64>,
+    /// How it is, with its members.
+    pub array: Option<ArrayStatus>,
+    /// The background work on it.
+    pub upkeep: Option<UpkeepStatus>,
+    /// How a power cut in the middle of a write is made good, where there is parity.
+    pub write_hole: Option<String>,
+}
+
+/// A cache or a tier.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CacheAnswer {
+    /// As the description names them; several are copies of each other.
+    pub devices: Vec<String>,
+    /// Length of its lines, where it was made with this description.
+    pub line_bytes: u64,
+    #[serde(flatten)]
+    pub settings: CacheSettings,
+    /// Modes with dirty data are allowed, though the device loses it with the power.
+    pub volatile_allowed: bool,
+    /// Of a volume that is not served, by the note of its last stop; null where there is none.
+    pub dirty_bytes: Option<u64>,
+    /// How it is, and what it holds.
+    pub live: Option<CacheStatus>,
+}
+
+/// One connection of a client.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ClientStatus {
+    pub peer: String,
+    /// Null before its handshake has named one.
+    pub export: Option<String>,
+    pub age_s: f64,
+    pub idle_s: f64,
+    pub in_flight: u64,
+    pub in_flight_bytes: u64,
+    pub requests: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub errors: u64,
+}
+
+/// What all clients hold, and counts since the volume is served.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ServerStatus {
+    pub memory_held_bytes: u64,
+    pub memory_bytes_max: u64,
+    /// Connections whose next request waits for memory.
+    pub waiting_for_memory: u64,
+    pub accepted: u64,
+    /// For all places were taken.
+    pub refused: u64,
+    /// Lost their place before they asked for anything.
+    pub gave_way: u64,
+    /// Cut off, for they kept memory that others waited for.
+    pub stalled: u64,
+    pub failed_handshakes: u64,
+    /// Of clients that had left.
+    pub requests_dropped: u64,
+}
+
+impl Status {
+    /// Of a volume that no daemon serves.
+    pub fn described(description: &Description) -> Self {
+        let first = CoreAnswer::described(FIRST_CORE, &description.name, &description.core);
+        let further = description.further_cores.iter();
+        let further = further.map(|it| CoreAnswer::described(it.id, &it.name, &it.core));
+        Self {
+            name: description.name.clone(),
+            uuid: description.uuid,
+            state: ServiceState::Stopped,
+            loading: None,
+            slices: description.slices,
+            size_bytes: None,
+            rotational: None,
+            owner: None,
+            cores: std::iter::once(first).chain(further).collect(),
+            tier: CacheAnswer::of_tier(description),
+            cache: CacheAnswer::of_cache(description),
+            file_systems: Vec::new(),
+            memory: None,
+            alerts: Vec::new(),
+            warnings: Vec::new(),
+            acts: Vec::new(),
+            exports: Vec::new(),
+            clients: Vec::new(),
+            server: None,
+            recording: None,
+            commands: Vec::new(),
+            stop_waits_for: None,
+        }
+    }
+
+    /// Of a volume that a daemon serves, which adds its clients and commands.
+    pub fn serving(description: &Description, volume: VolumeStatus) -> Self {
+        let described = Self::described(description);
+        let cores = described.cores.into_iter();
+        let live = |core: CoreAnswer| {
+            let found = volume.cores.iter().find(|live| live.id == core.id).cloned();
+            core.serving(found)
+        };
+        Self {
+            state: ServiceState::Serving,
+            cores: cores.map(live).collect(),
+            size_bytes: Some(volume.size_bytes),
+            rotational: Some(volume.rotational),
+            owner: volume.owner,
+            tier: described.tier.map(|tier| tier.serving(volume.tier)),
+            cache: described.cache.map(|cache| cache.serving(volume.cache)),
+            file_systems: volume.file_systems,
+            memory: Some(volume.memory),
+            alerts: volume.alerts,
+            warnings: volume.warnings,
+            acts: volume.acts,
+            ..described
+        }
+    }
+
+    /// The array of the first core, while the volume is served.
+    pub fn array(&self) -> Option<&ArrayStatus> {
+        self.cores[0].array.as_ref()
+    }
+
+    /// The core of this name; the first where none is given.
+    pub fn core(&self, name: Option<&str>) -> Option<&CoreAnswer> {
+        let is_it = |core: &&CoreAnswer| name.is_none_or(|name| core.name == name);
+        self.cores.iter().find(is_it)
+    }
+
+    /// The cache as it is, while the volume is served and has one.
+    pub fn live_cache(&self) -> Option<&CacheStatus> {
+        self.cache.as_ref()?.live.as_ref()
+    }
+
+    /// Whether all arrays, that of the cache among them, have all their members.
+    pub fn is_healthy(&self) -> bool {
+        let mirror = self.live_cache().and_then(|cache| cache.mirror.as_ref());
+        let cores = self.cores.iter().filter_map(|core| core.array.as_ref());
+        let mut arrays = cores.chain(mirror.map(|mirror| &mirror.array));
+        arrays.all(|array| array.state == ArrayState::Healthy)
+    }
+}
+
+impl LoadingStatus {
+    /// Seconds until this slice is read, should it go on as it has.
+    pub fn seconds_left(&self) -> Option<f64> {
+        let progress = self.loading.progress;
+        let left = progress.bytes.checked_sub(progress.read_bytes)?;
+        (progress.read_bytes > 0).then(|| self.elapsed_s * left as f64 / progress.read_bytes as f64)
+    }
+}
+
+impl CoreAnswer {
+    fn described(id: u16, name: &str, core: &CoreDescription) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            level: core.raid,
+            strip_bytes: core.strip.bytes(),
+            devices: core.members.clone(),
+            size_bytes: None,
+            array: None,
+            upkeep: None,
+            write_hole: None,
+        }
+    }
+
+    fn serving(self, live: Option<CoreStatus>) -> Self {
+        let Some(CoreStatus { size_bytes, array, upkeep, write_hole, .. }) = live else {
+            return self;
+        };
+        let (size_bytes, array, upkeep) = (Some(size_bytes), Some(array), Some(upkeep));
+        Self { size_bytes, array, upkeep, write_hole, ..self }
+    }
+}
+
+impl CacheAnswer {
+    fn of_cache(description: &Description) -> Option<Self> {
+        let cache = description.cache.as_ref()?;
+        Some(Self {
+            devices: cache.copies().map(str::to_owned).collect(),
+            line_bytes: cache.line.bytes(),
+            settings: cache.settings.clone(),
+            volatile_allowed: cache.volatile_allowed,
+            dirty_bytes: None,
+            live: None,
+        })
+    }
+
+    fn of_tier(description: &Description) -> Option<Self> {
+        let tier = description.tier.as_ref()?;
+        Some(Self {
+            devices: vec![tier.device.clone()],
+            line_bytes: tier.line.bytes(),
+            settings: description.tier_settings(tier),
+            volatile_allowed: tier.volatile_allowed,
+            dirty_bytes: None,
+            live: None,
+        })
+    }
+
+    fn serving(self, live: Option<CacheStatus>) -> Self {
+        let dirty_bytes = live.as_ref().map(|live| live.dirty_bytes);
+        Self { dirty_bytes, live, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_volume::LoadProgress;
+
+    #[test]
+    fn time_left_is_what_the_rest_takes_at_the_same_speed() {
+        let left = |read_bytes| {
+            let progress = LoadProgress { segments_read: 2, segments: 8, read_bytes, bytes: 400 };
+            let loading = Loading { slice: 0, slices: 2, progress };
+            LoadingStatus { loading, elapsed_s: 2.0 }.seconds_left()
+        };
+        assert_eq!(left(100), Some(6.0));
+        assert_eq!(left(0), None);
+        assert_eq!(left(500), None, "of a file that something else wrote");
+    }
+}

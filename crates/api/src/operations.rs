@@ -1,0 +1,180 @@
+//! The operations of the control API: path, body and answer of each, for both sides.
+
+use crate::answers::{
+    Flushed, Recorded, RecordingStarted, Resized, Stats, Status, Stopped, Versioned,
+};
+use crate::client::Refusal;
+use crate::requests::*;
+use headpond_cache::ScrubReport;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use std::any::TypeId;
+use std::marker::PhantomData;
+
+/// One operation: `B` is what it takes, `()` where that is nothing, and `A` what it answers with.
+pub struct Operation<B, A> {
+    pub path: &'static str,
+    /// Whether it changes nothing: a `GET`, and else a `POST`.
+    pub is_look: bool,
+    pub summary: &'static str,
+    types: PhantomData<fn(B) -> A>,
+}
+
+impl<A> Operation<(), A> {
+    const fn get(path: &'static str, summary: &'static str) -> Self {
+        Self { path, is_look: true, summary, types: PhantomData }
+    }
+}
+
+impl<B, A> Operation<B, A> {
+    const fn post(path: &'static str, summary: &'static str) -> Self {
+        Self { path, is_look: false, summary, types: PhantomData }
+    }
+}
+
+/// The operations by name, and the list of them that the document is made of.
+macro_rules! operations {
+    ($($name:ident: $kind:ident $path:literal $body:ty => $answer:ty, $summary:literal;)+) => {
+        $(pub const $name: Operation<$body, $answer> = Operation::$kind($path, $summary);)+
+
+        fn add_all(document: &mut Document) {
+            $(document.add(&$name);)+
+        }
+    };
+}
+
+operations! {
+    STATUS: get "/v1/status" () => Status, "How the volume is.";
+    STATS: get "/v1/stats" () => Stats, "What it has done.";
+    RESET_STATS: post "/v1/stats/reset" () => Stats,
+        "What it has done until now; the counters begin at zero.";
+    SET: post "/v1/settings" SetBody => Status, "Change settings, here and in the description.";
+    FLUSH: post "/v1/flush" FlushBody => Flushed, "Write all dirty data to the array.";
+    STOP: post "/v1/stop" StopBody => Stopped, "Close the volume and end the daemon.";
+    ATTACH_CACHE: post "/v1/cache/attach" AttachBody => Status, "Make a device the cache.";
+    DETACH_CACHE: post "/v1/cache/detach" DetachBody => Status, "Take the cache away.";
+    REPLACE_CACHE: post "/v1/cache/replace" AttachBody => Status,
+        "Put another device in the place of the cache; the settings stay.";
+    RESIZE_CACHE: post "/v1/cache/resize" ResizeBody => Resized, "Use more or less of the device.";
+    PURGE_CACHE: post "/v1/cache/purge" PurgeBody => Status, "Invalidate all cached data.";
+    SCRUB_CACHE: post "/v1/cache/scrub" () => ScrubReport,
+        "Read the whole cache and compare it with its checksums.";
+    ADD_CORE: post "/v1/core/add" AddCoreBody => Status, "Make devices an array behind the cache.";
+    REMOVE_CORE: post "/v1/core/remove" RemoveCoreBody => Status,
+        "Make a core a volume of its own.";
+    START_RECORDING: post "/v1/recording/start" RecordBody => RecordingStarted,
+        "Record the requests to a file.";
+    STOP_RECORDING: post "/v1/recording/stop" () => Recorded, "Complete the file.";
+    LOOK: post "/v1/look" LookBody => Recorded, "Record for a moment.";
+    ADD_SPARE: post "/v1/array/add-spare" MemberBody => Status, "Add a spare.";
+    RE_ADD: post "/v1/array/re-add" MemberBody => Status,
+        "Take a member back, and write to it what it lacks.";
+    REPLACE: post "/v1/array/replace" MemberBody => Status, "Give the role of a member to a device.";
+    GROW: post "/v1/array/grow" GrowBody => Status, "Reshape the array to more members.";
+    FAIL: post "/v1/array/fail" MemberBody => Status, "Fail a member.";
+    REMOVE: post "/v1/array/remove" MemberBody => Status, "Remove a spare or a failed member.";
+    DROP_COPY: post "/v1/array/drop-copy" MemberBody => Status, "Have one copy less.";
+    SET_JOURNAL: post "/v1/array/set-journal" JournalBody => Status,
+        "Make a device the stripe journal, or change when it is used.";
+    DROP_JOURNAL: post "/v1/array/drop-journal" OfCoreBody => Status,
+        "Go on without the stripe journal.";
+    SCRUB: post "/v1/array/scrub" OfCoreBody => Status, "Check all stripes in the background.";
+    PAUSE: post "/v1/array/pause" OfCoreBody => Status, "Pause background work.";
+    RESUME: post "/v1/array/resume" OfCoreBody => Status, "Resume background work.";
+    PACE: post "/v1/array/pace" PaceBody => Status, "Set the rates of background work.";
+}
+
+/// The OpenAPI document of all operations.
+///
+/// **Source**: OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
+pub fn document() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut document = Document { schemas: settings.into_generator(), paths: Map::new() };
+    add_all(&mut document);
+    let Document { mut schemas, paths } = document;
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headpond control API",
+            "version": crate::answers::SCHEMA.to_string(),
+            "description": "HTTP over the control socket of a served volume.",
+        },
+        "paths": paths,
+        "components": { "schemas": schemas.take_definitions(true) },
+    })
+}
+
+struct Document {
+    schemas: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+impl Document {
+    fn add<B: JsonSchema + 'static, A: JsonSchema>(&mut self, operation: &Operation<B, A>) {
+        let content = |schema| json!({ "application/json": { "schema": schema } });
+        let answer = content(self.schemas.subschema_for::<Versioned<A>>());
+        let refusal = content(self.schemas.subschema_for::<Versioned<Refusal>>());
+        let mut told = json!({
+            "summary": operation.summary,
+            "responses": {
+                "200": { "description": "Done.", "content": answer },
+                "default": { "description": "Not done, and why.", "content": refusal },
+            },
+        });
+        if TypeId::of::<B>() != TypeId::of::<()>() {
+            let body = content(self.schemas.subschema_for::<B>());
+            told["requestBody"] = json!({ "required": true, "content": body });
+        }
+        let verb = if operation.is_look { "get" } else { "post" };
+        self.paths.insert(operation.path.to_owned(), json!({ verb: told }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// `UPDATE_OPENAPI=1` writes it.
+    #[test]
+    fn the_document_in_the_tree_is_that_of_the_operations() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        let text = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+        if std::env::var_os("UPDATE_OPENAPI").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == text, "an answer or a request has changed: see docs/openapi.json");
+    }
+
+    #[test]
+    fn keys_are_in_snake_case_and_each_reference_leads_somewhere() {
+        fn check(document: &Value, at: &Value) {
+            match at {
+                Value::Object(fields) => {
+                    for key in fields
+                        .get("properties")
+                        .and_then(Value::as_object)
+                        .into_iter()
+                        .flat_map(Map::keys)
+                    {
+                        let is_snake =
+                            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+                        assert!(key.chars().all(is_snake), "{key}");
+                    }
+                    if let Some(Value::String(reference)) = fields.get("$ref") {
+                        let found = document.pointer(reference.trim_start_matches('#'));
+                        assert!(found.is_some(), "{reference}");
+                    }
+                    fields.values().for_each(|value| check(document, value));
+                }
+                Value::Array(values) => values.iter().for_each(|value| check(document, value)),
+                _ => {}
+            }
+        }
+        let document = document();
+        check(&document, &document);
+        assert!(document["paths"].as_object().unwrap().len() > 20);
+    }
+}
