@@ -67,8 +67,9 @@ const HEAD: &str = "\
 
 For each fault that is about volumes: the state of its rule, and what proves it. A bare name is a
 scenario of `crates/swarm/src/scenarios` (`cargo test -p headpond-swarm NAME`), the others are tests
-named by their file below `crates/`. Rows 44 to 56 are about NBD: `crates/nbd/tests/integration/hostile.rs`.
-This file is written by `UPDATE_FAULTS=1 cargo test -p headpond-swarm the_document`.
+named by their file below `crates/`. Rows 44 to 56 are about NBD:
+`crates/nbd/tests/integration/hostile.rs`. This file is written by
+`UPDATE_FAULTS=1 cargo test -p headpond-swarm the_document`.
 
 | | fault | state | proof |
 |---|---|---|---|
