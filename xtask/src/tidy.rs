@@ -71,6 +71,9 @@ fn tree_offences(workspace: &Path, sources: &[SourceFile]) -> Result<Vec<Offence
         offences.extend(leftovers::check(source));
         offences.extend(leftovers::check_documents(source, &root));
     }
+    for document in source::documents(workspace)? {
+        offences.extend(size::check_document(&document));
+    }
     offences.extend(calls::check(sources));
     offences.extend(data_thread::check(sources));
     offences.extend(unsafe_code::check(sources));

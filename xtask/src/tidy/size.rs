@@ -1,4 +1,5 @@
-//! Files of at most 600 lines, functions of at most 70, comments of at most 100 columns.
+//! Files of at most 600 lines, functions of at most 70, comments and documents of at most 100
+//! columns.
 //!
 //! **Not here**: the width of code, which rustfmt sees to.
 //!
@@ -27,6 +28,22 @@ pub fn check(source: &SourceFile) -> Vec<Offence> {
     for (line, columns) in comments(&source.text).filter(|(_, width)| *width > COLUMNS_MAX) {
         let what = format!("{columns} columns; a comment has at most {COLUMNS_MAX}");
         offences.push(Offence::new(format!("{}:{line}", source.path), what));
+    }
+    offences
+}
+
+/// Lines of a document that are too wide; code, tables and addresses may be.
+pub fn check_document(document: &SourceFile) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    let mut is_code = false;
+    for (at, line) in document.text.lines().enumerate() {
+        let (text, columns) = (line.trim_start(), line.chars().count());
+        is_code ^= text.starts_with("```");
+        let is_free = is_code || text.starts_with('|') || line.contains("://");
+        if columns > COLUMNS_MAX && !is_free {
+            let what = format!("{columns} columns; a line has at most {COLUMNS_MAX}");
+            offences.push(Offence::new(format!("{}:{}", document.path, at + 1), what));
+        }
     }
     offences
 }
@@ -108,6 +125,16 @@ mod tests {
         assert_eq!(check(&file("a.rs", &format!("    // {}", "x".repeat(93)))), []);
         assert_eq!(check(&file("a.rs", &format!("    // {}", "x".repeat(94)))).len(), 1);
         assert_eq!(check(&file("a.rs", &format!("// https://{}", "x".repeat(99)))), []);
+    }
+
+    #[test]
+    fn a_paragraph_of_101_columns_is_too_wide_and_code_and_tables_are_free() {
+        let wide = "x".repeat(101);
+        let fine = format!("{}\n```\n{wide}\n```\n| {wide} |\nhttps://{wide}\n", &wide[1..]);
+        assert_eq!(check_document(&file("a.md", &fine)), []);
+        let offences = check_document(&file("a.md", &format!("{fine}- {wide}\n")));
+        assert_eq!(offences.len(), 1);
+        assert_eq!(offences[0].place, "a.md:7");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The Rust files of the tree.
+//! The files of the tree: Rust, and documents.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,13 +36,26 @@ impl SourceFile {
 /// # Errors
 /// When git cannot list the tree or a file cannot be read.
 pub fn all(workspace: &Path) -> Result<Vec<SourceFile>> {
-    let rust = listed(workspace)?.into_iter().filter(|path| path.ends_with(".rs"));
-    rust.map(|path| {
-        let text = std::fs::read_to_string(workspace.join(&path))
-            .with_context(|| format!("reading {path}"))?;
-        Ok(SourceFile { path, text })
-    })
-    .collect()
+    read(workspace, ".rs")
+}
+
+/// Every document that git knows or would add.
+///
+/// # Errors
+/// When git cannot list the tree or a file cannot be read.
+pub fn documents(workspace: &Path) -> Result<Vec<SourceFile>> {
+    read(workspace, ".md")
+}
+
+fn read(workspace: &Path, extension: &str) -> Result<Vec<SourceFile>> {
+    let paths = listed(workspace)?.into_iter().filter(|path| path.ends_with(extension));
+    paths
+        .map(|path| {
+            let text = std::fs::read_to_string(workspace.join(&path))
+                .with_context(|| format!("reading {path}"))?;
+            Ok(SourceFile { path, text })
+        })
+        .collect()
 }
 
 /// Every file that git knows or would add and that still exists, from the workspace's root.
