@@ -13,6 +13,7 @@ mod arrows;
 mod calls;
 mod data_thread;
 mod decisions;
+mod guide;
 mod leftovers;
 mod licences;
 mod size;
@@ -73,6 +74,9 @@ fn tree_offences(workspace: &Path, sources: &[SourceFile]) -> Result<Vec<Offence
     }
     for document in source::documents(workspace)? {
         offences.extend(size::check_document(&document));
+        if document.path == guide::PATH {
+            offences.extend(guide::check(&document, workspace, &root));
+        }
     }
     offences.extend(calls::check(sources));
     offences.extend(data_thread::check(sources));
