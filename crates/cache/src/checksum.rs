@@ -25,8 +25,9 @@ impl Running {
 
 /// The checksum of one buffer; zero where it has no payload.
 pub(crate) fn crc32c_of_buffer(buffer: &Buffer) -> u32 {
-    // SAFETY: the caller hands over memory whose contents are settled for the time of the request:
-    // a client must not write to the memory of a write in flight, and a finished read is done.
+    // SAFETY: nothing writes to these bytes while they are read. No client can write to the memory
+    // of a `Buffer` (decision 0042), the program does not write to that of a write in flight, and
+    // the callers check a read when it has been answered.
     let bytes = unsafe { buffer.as_slice() };
     if bytes.is_empty() { 0 } else { crc32c(bytes) }
 }

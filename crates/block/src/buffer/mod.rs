@@ -1,10 +1,14 @@
-//! Memory that requests move: reference-counted, sliced without copying, pooled or somebody else's.
+//! Memory that requests move: reference-counted, sliced without copying, pooled or owned by another
+//! part of the program.
 //!
-//! A [`Buffer`] is a handle to bytes that a device, a client's ring or the kernel may be filling;
-//! it is therefore not a `&[u8]`. Its bytes are copied in and out, or looked at through the two
-//! unsafe accessors, whose callers state why nothing else writes there meanwhile.
+//! A [`Buffer`] is a handle to bytes that a device or the kernel may be filling; it is therefore
+//! not a `&[u8]`. Its bytes are copied in and out, or read in place through the two unsafe
+//! accessors, whose callers state why nothing else writes there meanwhile.
 //!
 //! **Invariants**
+//! - Nothing outside this program can write to the memory of a buffer, but for an operation that
+//!   the program itself has submitted. Checksums, parity and copies rely on that. Memory that a
+//!   guest or a client shares is copied into a buffer before anything reads it (decision 0042).
 //! - Memory returns to its pool or owner when the last handle to any part of it is gone.
 //! - A buffer without payload has a length and no bytes: copying from it yields zeros, copying into
 //!   it does nothing. What-if runs use it, so that a petabyte of writes costs no memory.
@@ -37,7 +41,8 @@ const PAST_CACHE_BYTES_MIN: usize = 512;
 /// As much as comes from memory in the time that a read hit takes besides.
 const FORESEEN_BYTES: usize = 1 << 10;
 
-/// A handle to contiguous memory. Clones and slices share it, on their thread.
+/// A handle to contiguous memory that only this program writes to (decision 0042). Clones and
+/// slices share it, on their thread.
 pub struct Buffer {
     region: NonNull<Region>,
     /// Start of this slice; dangling where the region has no payload.
@@ -64,11 +69,12 @@ impl Buffer {
         Self::whole(Region::payload_free(len))
     }
 
-    /// Memory that `owner` keeps alive: a guest's pages, a RAM device, a mapped file.
+    /// Memory of this program that `owner` keeps alive. Not for pages that a guest or a client can
+    /// write to: those are copied (decision 0042).
     ///
     /// # Safety
-    /// `len` bytes at `memory` stay readable and writable until `owner` is dropped, and nobody
-    /// holds a Rust reference to them.
+    /// `len` bytes at `memory` stay readable and writable until `owner` is dropped, nothing outside
+    /// this program can write to them, and there is no Rust reference to them.
     pub unsafe fn foreign(memory: NonNull<u8>, len: usize, owner: Box<dyn Any>) -> Self {
         Self::whole(Region::foreign(memory, len, owner))
     }

@@ -164,8 +164,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn refill(&mut self) {
-        // SAFETY: the data of a request is not written to while the request runs, and what was read
-        // for it has arrived.
+        // SAFETY: no client can write to the memory of a `Buffer` (decision 0042), the program does
+        // not while the request runs, and what was read for it has arrived.
         self.rest = self.parts.next().map(|part| unsafe { part.as_slice() });
     }
 }

@@ -125,9 +125,9 @@ pub fn encode(place: Place, changes: &[Change], data: &Buffers) -> Vec<u8> {
         put(entry + at::LENGTH, &length.to_le_bytes());
     }
     let parts = data.iter().map(|part| {
-        // SAFETY: what is being written is settled for the time of its write, as for parity: a
-        // client does not write to the memory of a write in flight, and what the array computed is
-        // there.
+        // SAFETY: what is being written does not change until its write is answered, as for parity:
+        // no client can write to the memory of a `Buffer` (decision 0042), and what the array
+        // computed is complete.
         unsafe { part.as_slice() }
     });
     let sum = checksum(&bytes, parts);
