@@ -1,5 +1,5 @@
-//! Memory that requests move: reference-counted, sliced without copying, pooled or owned by another
-//! part of the program.
+//! Memory that requests move: reference-counted, sliced without copying, pooled or from
+//! the heap.
 //!
 //! A [`Buffer`] is a handle to bytes that a device or the kernel may be filling; it is therefore
 //! not a `&[u8]`. Its bytes are copied in and out, or read in place through the two unsafe
@@ -9,7 +9,7 @@
 //! - Nothing outside this program can write to the memory of a buffer, but for an operation that
 //!   the program itself has submitted. Checksums, parity and copies rely on that. Memory that a
 //!   guest or a client shares is copied into a buffer before anything reads it (decision 0042).
-//! - Memory returns to its pool or owner when the last handle to any part of it is gone.
+//! - Memory returns to its pool or the heap when the last handle to any part of it is gone.
 //! - A buffer without payload has a length and no bytes: copying from it yields zeros, copying into
 //!   it does nothing. What-if runs use it, so that a petabyte of writes costs no memory.
 
@@ -25,7 +25,6 @@ pub use vector::Buffers;
 
 use crate::prefetch::{LINE_BYTES, prefetch};
 use region::Region;
-use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -67,16 +66,6 @@ impl Buffer {
     /// A length without bytes.
     pub fn payload_free(len: usize) -> Self {
         Self::whole(Region::payload_free(len))
-    }
-
-    /// Memory of this program that `owner` keeps alive. Not for pages that a guest or a client can
-    /// write to: those are copied (decision 0042).
-    ///
-    /// # Safety
-    /// `len` bytes at `memory` stay readable and writable until `owner` is dropped, nothing outside
-    /// this program can write to them, and there is no Rust reference to them.
-    pub unsafe fn foreign(memory: NonNull<u8>, len: usize, owner: Box<dyn Any>) -> Self {
-        Self::whole(Region::foreign(memory, len, owner))
     }
 
     #[inline]
@@ -279,8 +268,6 @@ impl fmt::Debug for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn slices_share_memory() {
@@ -328,27 +315,6 @@ mod tests {
         let buffer = Buffer::from_slice(&vec![7; PAST_CACHE_BYTES_MIN]);
         buffer.store_at(0, &Buffer::payload_free(PAST_CACHE_BYTES_MIN));
         assert!(buffer.to_vec().iter().all(|byte| *byte == 0));
-    }
-
-    #[test]
-    fn foreign_owner_lives_as_long_as_the_last_slice() {
-        struct Owner(Arc<AtomicBool>, Box<[u8; 8]>);
-        impl Drop for Owner {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-            }
-        }
-        let gone = Arc::new(AtomicBool::new(false));
-        let mut owner = Box::new(Owner(gone.clone(), Box::new([1; 8])));
-        let memory = NonNull::new(owner.1.as_mut_ptr()).expect("not null");
-        // SAFETY: the boxed array lives in the owner and is not referred to any more.
-        let buffer = unsafe { Buffer::foreign(memory, 8, owner) };
-        let part = buffer.slice(2..3);
-        drop(buffer);
-        assert!(!gone.load(Ordering::Relaxed));
-        assert_eq!(part.to_vec(), [1]);
-        drop(part);
-        assert!(gone.load(Ordering::Relaxed));
     }
 
     #[test]

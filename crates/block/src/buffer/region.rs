@@ -4,7 +4,6 @@ use super::ALIGNMENT_BYTES;
 use super::pool::PoolShared;
 use crate::memory;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -31,8 +30,6 @@ enum Owner {
         allocation: *mut u8,
     },
     PayloadFree,
-    /// Dropped with the region.
-    Foreign(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any>),
 }
 
 impl Region {
@@ -56,10 +53,6 @@ impl Region {
 
     pub(super) fn payload_free(len: usize) -> NonNull<Region> {
         Self::boxed(std::ptr::dangling_mut(), len, Owner::PayloadFree)
-    }
-
-    pub(super) fn foreign(memory: NonNull<u8>, len: usize, owner: Box<dyn Any>) -> NonNull<Region> {
-        Self::boxed(memory.as_ptr(), len, Owner::Foreign(owner))
     }
 
     /// A pool slot at rest: no handle refers to it yet.
@@ -120,7 +113,7 @@ impl Region {
                 // SAFETY: boxed in `boxed`, and no handle is left.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
-            Owner::PayloadFree | Owner::Foreign(_) => {
+            Owner::PayloadFree => {
                 // SAFETY: boxed in `boxed`, and no handle is left.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }

@@ -3,6 +3,7 @@
 //! A condition that lies in the past, as an error of a device, is told until the statistics are
 //! reset; one that holds now, for as long as it does.
 
+mod fallback;
 mod member_errors;
 mod memory;
 mod risk;
@@ -15,7 +16,7 @@ use crate::description::settings::CacheSettings;
 use crate::watch::status::{CacheStatus, MirrorStatus};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
-use headpond_cache::{CleaningPolicy, ErrorStats, FallbackConfig, OpenError as CacheOpenError};
+use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
 pub(crate) use member_errors::of_errors;
@@ -182,7 +183,7 @@ pub(crate) fn of_cache(
 ) -> Vec<Alert> {
     let place = place.of(cache);
     let mut alerts = of_contents(place, cache, errors);
-    alerts.extend(in_fallback(place, cache, settings));
+    alerts.extend(fallback::in_fallback(place, cache, settings));
     alerts.extend(of_devices(place, cache, errors));
     alerts.extend(full(place, cache, settings.cleaning.policy));
     alerts.sort_by_key(|alert| alert.kind);
@@ -315,23 +316,6 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     };
     let happened = format!("array {}: its stripe journal {uuid} is not used", array.name);
     Some(Alert { kind: AlertKind::JournalLost, happened, at_risk, to_do })
-}
-
-fn in_fallback(place: Place<'_>, cache: &CacheStatus, settings: &CacheSettings) -> Option<Alert> {
-    let FallbackConfig { errors, window_s } = settings.fallback;
-    let to_do = || {
-        let mode = place.set("mode", settings.mode.name());
-        format!("{}, or use it again: {mode}", place.replace())
-    };
-    (cache.in_fallback && !cache.failed).then(|| Alert {
-        kind: AlertKind::CacheFallback,
-        happened: format!(
-            "{} gave {errors} errors within {window_s} s: requests go past it",
-            cache.device
-        ),
-        at_risk: Risk::of_dirty(cache),
-        to_do: to_do(),
-    })
 }
 
 fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {

@@ -1,0 +1,27 @@
+//! The condition of a cache device that errs too often.
+
+use super::{Alert, AlertKind, Place, Risk};
+use crate::description::settings::CacheSettings;
+use crate::watch::status::CacheStatus;
+use headpond_cache::FallbackConfig;
+
+pub(super) fn in_fallback(
+    place: Place<'_>,
+    cache: &CacheStatus,
+    settings: &CacheSettings,
+) -> Option<Alert> {
+    let FallbackConfig { errors, window_s } = settings.fallback;
+    let to_do = || {
+        let mode = place.set("mode", settings.mode.name());
+        format!("{}, or use it again: {mode}", place.replace())
+    };
+    (cache.in_fallback && !cache.failed).then(|| Alert {
+        kind: AlertKind::CacheFallback,
+        happened: format!(
+            "{} gave {errors} errors within {window_s} s: requests go past it",
+            cache.device
+        ),
+        at_risk: Risk::of_dirty(cache),
+        to_do: to_do(),
+    })
+}
