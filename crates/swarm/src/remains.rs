@@ -26,8 +26,7 @@ impl Remains {
     pub fn picture(&self) -> String {
         let volume = self.volume.borrow();
         let Some(volume) = volume.as_ref() else { return "never open".into() };
-        let picture = (volume.status(), volume.stats());
-        serde_json::to_string(&picture).expect("plain data")
+        format!("{:?} {:?}", volume.status(), volume.stats())
     }
 
     /// Whether dirty data was on its way to the core.
