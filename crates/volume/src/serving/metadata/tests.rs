@@ -199,7 +199,7 @@ fn a_recogniser_follows_a_volume_that_is_formatted() {
         recogniser.look_again_later();
         runtime.sleep(Duration::from_secs(2)).await;
         let found = recogniser.found();
-        assert_eq!((found[0].kind, found[0].size_bytes), ("ext4", 64 * MIB));
+        assert_eq!((&*found[0].kind, found[0].size_bytes), ("ext4", 64 * MIB));
         assert!(found[0].metadata_bytes > MIB, "{found:?}");
         assert!(recogniser.is_metadata(&superblock));
         let data = Request::read(40 * MIB, Buffer::zeroed(4096));
