@@ -169,26 +169,24 @@ impl Operations {
 mod tests {
     use super::*;
     use headpond_block::Buffer;
-    use std::ptr::NonNull;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
 
-    /// A keep whose memory tells when it is let go.
-    fn keep() -> (Keep, Arc<AtomicBool>) {
-        struct Owner(Arc<AtomicBool>, #[expect(dead_code, reason = "the memory")] Box<[u8; 4]>);
-        impl Drop for Owner {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-            }
+    /// The other end of the socket that a keep has.
+    struct Peer(UnixStream);
+
+    impl Peer {
+        /// Whether the keep is freed.
+        fn is_gone(&mut self) -> bool {
+            matches!(self.0.read(&mut [0]), Ok(0))
         }
-        let gone = Arc::new(AtomicBool::new(false));
-        let mut memory = Box::new([0; 4]);
-        let start = NonNull::new(memory.as_mut_ptr()).unwrap();
-        let owner = Box::new(Owner(Arc::clone(&gone), memory));
-        // SAFETY: the owner keeps the boxed array, which nobody else refers to.
-        let buffer = unsafe { Buffer::foreign(start, 4, owner) };
-        let file = tempfile::tempfile().unwrap();
-        (Keep::new(&Handle::unregistered(file.into()), buffer.into()), gone)
+    }
+
+    fn keep() -> (Keep, Peer) {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let keep = Keep::new(&Handle::unregistered(ours.into()), Buffer::zeroed(4).into());
+        (keep, Peer(peer))
     }
 
     const ANSWER: Answer = Answer { result: 7, flags: 0 };
@@ -196,25 +194,25 @@ mod tests {
     #[test]
     fn abandoned_operation_keeps_its_memory_until_the_kernel_answers() {
         let operations = Operations::default();
-        let (keep, gone) = keep();
+        let (keep, mut peer) = keep();
         let key = operations.insert(keep);
         operations.abandon(key);
-        assert!(!gone.load(Ordering::Relaxed));
+        assert!(!peer.is_gone());
         assert_eq!(operations.in_flight(), [key]);
         operations.complete(key, ANSWER);
-        assert!(gone.load(Ordering::Relaxed));
+        assert!(peer.is_gone());
         assert!(operations.in_flight().is_empty());
     }
 
     #[test]
     fn answered_operation_that_nobody_polls_is_freed_when_abandoned() {
         let operations = Operations::default();
-        let (keep, gone) = keep();
+        let (keep, mut peer) = keep();
         let key = operations.insert(keep);
         operations.complete(key, ANSWER);
-        assert!(!gone.load(Ordering::Relaxed));
+        assert!(!peer.is_gone());
         operations.abandon(key);
-        assert!(gone.load(Ordering::Relaxed));
+        assert!(peer.is_gone());
     }
 
     #[test]

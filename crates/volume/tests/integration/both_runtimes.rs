@@ -16,7 +16,6 @@ use headpond_witness::{Client, Tally, Witness, Workload};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -267,14 +266,13 @@ fn flushable(size_bytes: u64) -> Geometry {
 }
 
 #[test]
-fn memory_of_someone_else_is_written_and_read_in_place() {
+fn odd_sectors_across_the_border_of_two_slices_are_written_and_read() {
     let bytes: Vec<u8> = (0..20 << 10).map(|at| (at % 249) as u8).collect();
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough] {
         let back = run(4, async |runtime: Runtime, _| {
             let volume = new_volume(&runtime, mode, 2, &ram_disks()).await;
             let device: &dyn BlockDevice = &*volume;
-            let (source, target) = (foreign(bytes.clone()), foreign(vec![0; bytes.len()]));
-            // Odd sectors across the border of two slices.
+            let (source, target) = (Buffer::from_slice(&bytes), Buffer::zeroed(bytes.len()));
             let offset = (4 << 20) - 512 * 9;
             device.write(offset, &source).await.unwrap();
             device.read(offset, &target).await.unwrap();
@@ -283,16 +281,6 @@ fn memory_of_someone_else_is_written_and_read_in_place() {
         });
         assert!(back.expect("no deadlock") == bytes, "{mode:?}");
     }
-}
-
-/// A buffer over memory that it does not own.
-fn foreign(bytes: Vec<u8>) -> Buffer {
-    let len = bytes.len();
-    let mut owner = Box::new(bytes);
-    let memory = NonNull::new(owner.as_mut_ptr()).expect("not null");
-    // SAFETY: the vector's memory stays where it is until its owner is dropped, and nobody refers
-    // to it any more.
-    unsafe { Buffer::foreign(memory, len, owner) }
 }
 
 /// Reads 4 KiB from slow members with a deadline of 10 ms; the buffer then and a minute later.

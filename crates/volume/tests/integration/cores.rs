@@ -144,8 +144,8 @@ fn metadata_of_file_systems_is_recognised_on_every_core() {
             cores[2].write(offset, Buffer::from_slice(piece)).await.unwrap();
         }
         runtime.sleep(Duration::from_secs(3)).await;
-        let [found] = volume.status().file_systems[..] else { panic!("one core was formatted") };
-        assert_eq!((found.core, found.found.kind), (3, "ext4"));
+        let [found] = &volume.status().file_systems[..] else { panic!("one core was formatted") };
+        assert_eq!((found.core, &*found.found.kind), (3, "ext4"));
         assert_eq!((found.found.offset_bytes, found.found.size_bytes), (0, 2 * MIB));
         let asked = |id: u8| {
             let classes = volume.report().cache.unwrap().classes;

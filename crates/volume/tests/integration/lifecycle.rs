@@ -220,7 +220,8 @@ fn a_new_cache_that_fails_while_it_is_made_gives_the_place_back_to_the_old_one()
         let failed = failed.unwrap_err();
         assert!(matches!(failed, ExchangeError::Back { .. }) && !failed.is_refusal(), "{failed}");
         let cache = volume.status().cache.unwrap();
-        assert_eq!((cache.dirty_bytes, cache.settings.cleaning.policy), (0, CleaningPolicy::Nop));
+        let policy = volume.description().cache.unwrap().settings.cleaning.policy;
+        assert_eq!((cache.dirty_bytes, policy), (0, CleaningPolicy::Nop));
         assert_eq!(volume.description(), description);
         // What cannot be kept does not come true either.
         let names = RefCell::new(Vec::new());

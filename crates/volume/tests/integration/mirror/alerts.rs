@@ -5,8 +5,7 @@ use crate::mirror::rig::{
 };
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BlockDevice, Buffer, RequestKind};
-use headpond_volume::{Alert, AlertKind, CACHE_COPIES, Volume};
-use std::collections::BTreeMap;
+use headpond_volume::{Alert, AlertKind, CACHE_COPIES, Mended, Volume};
 use std::time::Duration;
 
 fn alert(volume: &Volume, kind: AlertKind) -> Alert {
@@ -32,7 +31,8 @@ fn a_copy_that_rots_is_to_be_replaced_and_not_the_cache() {
         expect(&volume, 7).await;
         byte_at(&volume, 0).await.unwrap();
         expect(&volume, 7).await;
-        assert_eq!(cache(&volume).mirror.unwrap().mended, BTreeMap::from([("b".into(), BLOCKS)]));
+        let expected = Mended { device: "b".into(), times: BLOCKS };
+        assert_eq!(cache(&volume).mirror.unwrap().mended, [expected]);
         volume.reset_stats();
         assert!(cache(&volume).mirror.unwrap().mended.is_empty());
     });
