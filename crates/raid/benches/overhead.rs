@@ -81,8 +81,8 @@ async fn measure(runtime: &Runtime) {
         (Answers::Later, Some(Patience::default())),
     ];
     for (answers, patience) in cases {
-        let deadlines = if patience.is_some() { "with" } else { "without" };
-        println!("members that answer {answers:?}, {deadlines} deadlines");
+        let with = if patience.is_some() { "with" } else { "without" };
+        println!("members that answer {answers:?}, {with} deadlines");
         measure_arrays(runtime, answers, patience).await;
     }
 }
