@@ -21,6 +21,7 @@ mod locate;
 mod neon;
 mod portable;
 mod recover;
+mod whole_vectors;
 
 pub use kernel::{Kernel, active, available};
 pub use locate::{Culprit, locate};

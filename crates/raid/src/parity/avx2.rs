@@ -6,14 +6,10 @@ use std::arch::x86_64::{
     _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use smallvec::SmallVec;
-
 use super::field::{multiply, nibble_products};
-use super::kernel::Kernel;
-use super::portable;
+use super::whole_vectors::kernel_of_whole_vectors;
 
-static KERNEL: Kernel =
-    Kernel { name: "avx2", sum, add, pq, add_pq, add_multiple, scale, solve_two };
+kernel_of_whole_vectors!("avx2", "avx2");
 
 const VECTOR: usize = size_of::<__m256i>();
 /// Vectors in one turn of the loops: enough to hide the latency of the multiplication.
@@ -22,93 +18,6 @@ const TURN: usize = 4;
 /// The kernel, where the processor can run it.
 pub(super) fn kernel() -> Option<&'static Kernel> {
     is_x86_feature_detected!("avx2").then_some(&KERNEL)
-}
-
-fn sum(sum: &mut [u8], sources: &[&[u8]]) {
-    assert!(sources.iter().all(|source| source.len() == sum.len()));
-    let whole = sum.len() / VECTOR * VECTOR;
-    // SAFETY: as in `add`.
-    unsafe { add_vectors::<false>(&mut sum[..whole], sources) };
-    portable::sum(&mut sum[whole..], &source_tails(sources, whole));
-}
-
-fn add(sum: &mut [u8], sources: &[&[u8]]) {
-    assert!(sources.iter().all(|source| source.len() == sum.len()));
-    let whole = sum.len() / VECTOR * VECTOR;
-    // SAFETY: this function is reached through `kernel` alone, which has detected the feature;
-    // every source is as long as the sum.
-    unsafe { add_vectors::<true>(&mut sum[..whole], sources) };
-    portable::add(&mut sum[whole..], &source_tails(sources, whole));
-}
-
-fn pq(p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
-    let whole = whole_vectors(p, q, data);
-    // SAFETY: as in `add`, with the lengths asserted by `whole_vectors`.
-    unsafe { pq_vectors::<false>(&mut p[..whole], &mut q[..whole], data) };
-    portable::pq(&mut p[whole..], &mut q[whole..], &tails(data, whole));
-}
-
-fn add_pq(p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
-    let whole = whole_vectors(p, q, data);
-    // SAFETY: as in `add`, with the lengths asserted by `whole_vectors`.
-    unsafe { pq_vectors::<true>(&mut p[..whole], &mut q[..whole], data) };
-    portable::add_pq(&mut p[whole..], &mut q[whole..], &tails(data, whole));
-}
-
-fn add_multiple(sum: &mut [u8], factor: u8, source: &[u8]) {
-    assert_eq!(sum.len(), source.len());
-    let whole = sum.len() / VECTOR * VECTOR;
-    // SAFETY: as in `add`, with the lengths asserted above.
-    unsafe { add_multiple_vectors(&mut sum[..whole], factor, source) };
-    portable::add_multiple(&mut sum[whole..], factor, &source[whole..]);
-}
-
-fn scale(strip: &mut [u8], factor: u8) {
-    let (whole, tail) = strip.split_at_mut(strip.len() / VECTOR * VECTOR);
-    // SAFETY: as in `add`; the length is one of whole vectors.
-    unsafe { scale_vectors(whole, factor) };
-    portable::scale(tail, factor);
-}
-
-fn solve_two(p: &mut [u8], q: &mut [u8], of_p: u8, of_q: u8) {
-    assert_eq!(p.len(), q.len());
-    let at = p.len() / VECTOR * VECTOR;
-    let ((whole_p, tail_p), (whole_q, tail_q)) = (p.split_at_mut(at), q.split_at_mut(at));
-    // SAFETY: as in `add`; both have the same length of whole vectors.
-    unsafe { solve_vectors(whole_p, whole_q, of_p, of_q) };
-    portable::solve_two(tail_p, tail_q, of_p, of_q);
-}
-
-/// The bytes of the strips that are whole vectors, once the lengths are known to agree.
-fn whole_vectors(p: &[u8], q: &[u8], data: &[Option<&[u8]>]) -> usize {
-    assert_eq!(p.len(), q.len());
-    assert!(data.iter().flatten().all(|strip| strip.len() == p.len()));
-    p.len() / VECTOR * VECTOR
-}
-
-fn source_tails<'a>(sources: &[&'a [u8]], from: usize) -> SmallVec<[&'a [u8]; 16]> {
-    sources.iter().map(|source| &source[from..]).collect()
-}
-
-fn tails<'a>(data: &[Option<&'a [u8]>], from: usize) -> SmallVec<[Option<&'a [u8]>; 16]> {
-    data.iter().map(|strip| strip.map(|strip| &strip[from..])).collect()
-}
-
-/// # Safety
-/// The length of `sum` is a multiple of a vector and no source is shorter.
-#[target_feature(enable = "avx2")]
-unsafe fn add_vectors<const ADD: bool>(sum: &mut [u8], sources: &[&[u8]]) {
-    let mut at = 0;
-    while at + TURN * VECTOR <= sum.len() {
-        // SAFETY: `at` and the turn after it lie inside the sum, and inside each source.
-        unsafe { add_turn::<ADD, TURN>(sum, sources, at) };
-        at += TURN * VECTOR;
-    }
-    while at < sum.len() {
-        // SAFETY: the length is a multiple of a vector, so one more lies inside all of them.
-        unsafe { add_turn::<ADD, 1>(sum, sources, at) };
-        at += VECTOR;
-    }
 }
 
 /// # Safety
@@ -130,23 +39,6 @@ unsafe fn add_turn<const ADD: bool, const N: usize>(sum: &mut [u8], sources: &[&
             let new = if ADD { _mm256_xor_si256(load(here), vector) } else { vector };
             _mm256_storeu_si256(here.cast(), new);
         }
-    }
-}
-
-/// # Safety
-/// The length of `p` is a multiple of a vector; `q` and every strip are no shorter.
-#[target_feature(enable = "avx2")]
-unsafe fn pq_vectors<const ADD: bool>(p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
-    let mut at = 0;
-    while at + TURN * VECTOR <= p.len() {
-        // SAFETY: `at` and the turn after it lie inside p, and inside q and each strip.
-        unsafe { pq_turn::<ADD, TURN>(p, q, data, at) };
-        at += TURN * VECTOR;
-    }
-    while at < p.len() {
-        // SAFETY: the length is a multiple of a vector, so one more lies inside all of them.
-        unsafe { pq_turn::<ADD, 1>(p, q, data, at) };
-        at += VECTOR;
     }
 }
 

@@ -75,6 +75,7 @@ pub(super) fn nibble_products(factor: u8) -> ([u8; 16], [u8; 16]) {
 
 /// The 8 x 8 bit matrix that multiplies by `factor`, in the order of the GFNI affine instructions:
 /// byte `7 - i` is the row of result bit `i`, and its bit `j` says whether input bit `j` counts.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(super) const fn bit_matrix(factor: u8) -> u64 {
     let mut matrix = 0_u64;
     let mut input = 0;
