@@ -11,13 +11,17 @@
 
 mod arrows;
 mod calls;
+mod circles;
 mod data_thread;
 mod decisions;
 mod guide;
+mod fields;
 mod leftovers;
 mod licences;
+mod product;
 mod size;
 mod source;
+mod syntax;
 mod unsafe_code;
 
 use std::fmt;
@@ -79,7 +83,9 @@ fn tree_offences(workspace: &Path, sources: &[SourceFile]) -> Result<Vec<Offence
         }
     }
     offences.extend(calls::check(sources));
+    offences.extend(circles::check(sources));
     offences.extend(data_thread::check(sources));
+    offences.extend(fields::check(sources));
     offences.extend(unsafe_code::check(sources));
     offences.extend(leftovers::check_machine_paths(workspace)?);
     offences.extend(decisions::check(&workspace.join("docs/decisions"))?);

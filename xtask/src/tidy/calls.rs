@@ -6,12 +6,12 @@
 //!
 //! **Not here**: tests, which may do as they like, and the runtimes themselves.
 
-use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use super::Offence;
 use super::source::SourceFile;
+use super::syntax::{attributes, is_for_tests, paths_in, paths_of_use};
 
 /// Crates that run on whatever runtime they are given.
 const BELOW_THE_RUNTIME: [&str; 6] = ["block", "raid", "cache", "volume", "nbd", "trace"];
@@ -143,30 +143,6 @@ impl Finder<'_> {
             }
         }
     }
-
-    /// All paths that a `use` brings in, with the prefix that groups share.
-    fn check_use(&mut self, tree: &syn::UseTree, prefix: &[String]) {
-        let mut names = prefix.to_vec();
-        let line = tree.span().start().line;
-        match tree {
-            syn::UseTree::Path(path) => {
-                names.push(path.ident.to_string());
-                self.check_use(&path.tree, &names);
-            }
-            syn::UseTree::Group(group) => {
-                group.items.iter().for_each(|item| self.check_use(item, prefix));
-            }
-            syn::UseTree::Name(name) => {
-                names.push(name.ident.to_string());
-                self.check_names(line, &names);
-            }
-            syn::UseTree::Rename(rename) => {
-                names.push(rename.ident.to_string());
-                self.check_names(line, &names);
-            }
-            syn::UseTree::Glob(_) => self.check_names(line, &names),
-        }
-    }
 }
 
 impl<'ast> Visit<'ast> for Finder<'_> {
@@ -183,7 +159,9 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.check_use(&item.tree, &[]);
+        for used in paths_of_use(&item.tree) {
+            self.check_names(used.line, &used.names);
+        }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -214,67 +192,6 @@ fn type_arguments(segment: &syn::PathSegment) -> usize {
     match &segment.arguments {
         syn::PathArguments::AngleBracketed(arguments) => arguments.args.len(),
         _ => 0,
-    }
-}
-
-/// The paths in the tokens of a macro call, which has no syntax of its own: `a::b::c`.
-fn paths_in(tokens: TokenStream) -> Vec<(usize, Vec<String>)> {
-    let mut found = Vec::new();
-    let mut path: Vec<String> = Vec::new();
-    let (mut line, mut colons) = (0, 0);
-    for token in tokens {
-        match token {
-            TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
-            TokenTree::Ident(ident) => {
-                if colons != 2 {
-                    found.push((line, std::mem::take(&mut path)));
-                    line = ident.span().start().line;
-                }
-                path.push(ident.to_string());
-                colons = 0;
-            }
-            TokenTree::Group(group) => found.extend(paths_in(group.stream())),
-            _ => colons = 0,
-        }
-    }
-    found.push((line, path));
-    found
-}
-
-/// `#[test]` and `#[cfg(test)]`, also among other conditions.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| match &attribute.meta {
-        syn::Meta::Path(path) => path.is_ident("test"),
-        syn::Meta::List(list) => {
-            list.path.is_ident("cfg") && names_in(list.tokens.clone()).contains(&"test".to_owned())
-        }
-        syn::Meta::NameValue(_) => false,
-    })
-}
-
-/// The names in a condition, up to a `not`.
-fn names_in(tokens: TokenStream) -> Vec<String> {
-    let mut names = Vec::new();
-    for token in tokens {
-        match token {
-            TokenTree::Ident(ident) if ident == "not" => break,
-            TokenTree::Ident(ident) => names.push(ident.to_string()),
-            TokenTree::Group(group) => names.extend(names_in(group.stream())),
-            _ => {}
-        }
-    }
-    names
-}
-
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        _ => &[],
     }
 }
 
