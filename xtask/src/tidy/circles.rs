@@ -30,12 +30,7 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 13] = [
-    Still {
-        folder: "crates/advise",
-        rooms: 2,
-        why: "advice is decided in the words in which it is rendered",
-    },
+const STILL: [Still; 12] = [
     Still {
         folder: "crates/cache",
         rooms: 9,

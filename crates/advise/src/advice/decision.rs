@@ -5,8 +5,9 @@
 //! bounds; nothing is decided here.
 
 use super::Advice;
-use crate::render::told;
-use crate::search::{Found, GAIN_MIN, Gain, Goal, NEARLY_AS_MUCH, Risk, Tried, WORTH_CHANGING};
+use crate::search::{
+    Found, GAIN_MIN, Gain, Goal, NEARLY_AS_MUCH, Risk, Tried, WORTH_CHANGING, told,
+};
 use crate::situation::Situation;
 use headpond_report::{a_request, factor};
 use serde::Serialize;

@@ -1,8 +1,7 @@
 //! Why, in sentences with figures.
 
 use super::Reason;
-use crate::render::told;
-use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk, Setting};
+use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk, Setting, told};
 use crate::situation::Situation;
 use headpond_report::{factor, percent, size};
 

@@ -3,7 +3,7 @@
 use super::wanted::Wanted;
 use super::{Cache, Occasion, fit};
 use crate::advice::Advice;
-use crate::render::told;
+use crate::search::told;
 use headpond_report::{shell_word, size};
 
 /// Commands, and what they need.

@@ -1,8 +1,7 @@
 //! What a watch did and why, for the journal that users read.
 
 use super::{Change, Weakening};
-use crate::render::told;
-use crate::search::Gain;
+use crate::search::{Gain, told};
 use headpond_report::{rate, shell_words};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,8 +3,7 @@
 //! Gains stand on a logarithmic scale on both sides of one, for twice as fast is as far from it as
 //! half as fast.
 
-use crate::render::between;
-use crate::search::Gain;
+use crate::search::{Gain, between};
 use headpond_report::escape;
 use headpond_report::factor;
 

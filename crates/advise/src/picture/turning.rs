@@ -1,7 +1,7 @@
 //! What would change the answer, as curves with the place of this machine.
 
 use crate::advice::{Advice, Point, Turning};
-use crate::render::between;
+use crate::search::between;
 use crate::signature::Signature;
 use crate::situation::Situation;
 use headpond_report::{Axis, Line, Lines, Table, Unit, figure, folded};

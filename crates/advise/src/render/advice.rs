@@ -1,8 +1,7 @@
 //! Advice as text.
 
-use super::gains::{between, told};
 use crate::advice::{Advice, KindAdvice};
-use crate::search::Expected;
+use crate::search::{Expected, between, told};
 use headpond_report::{Align, Table};
 use headpond_report::{a_request, count, factor, micros, percent, rate, size};
 use headpond_whatif::Kind;

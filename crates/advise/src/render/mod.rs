@@ -3,14 +3,12 @@
 //! **Not here**: JSON, which is `serde` on the types themselves.
 
 mod advice;
-mod gains;
 mod reuse;
 mod signature;
 mod stats;
 
 pub(crate) use advice::kind_and_size;
 pub use advice::render_advice;
-pub(crate) use gains::{between, told};
 pub use reuse::render_reuse;
 pub use signature::render_signature;
 pub use stats::render_stats;

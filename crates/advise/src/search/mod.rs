@@ -15,6 +15,7 @@
 mod axes;
 mod candidate;
 mod class_axis;
+mod gains;
 mod judge;
 mod pairs;
 mod replays;
@@ -31,6 +32,7 @@ use std::collections::{HashMap, HashSet};
 
 pub use axes::{Axis, DIRTY_MODES, Freedom};
 pub use candidate::{Candidate, Risk, Setting};
+pub(crate) use gains::{between, told};
 pub use judge::{Judge, JudgeError, Question, Twist};
 pub use replays::{Replays, Simulate};
 pub use trial::{Expected, Gain, Goal, GoalError, Trial};

@@ -1,6 +1,6 @@
 //! Gains in words.
 
-use crate::search::Gain;
+use super::Gain;
 use headpond_report::factor;
 
 /// `1.5x (1.4x to 1.6x)`; without the interval where there is none.
