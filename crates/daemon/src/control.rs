@@ -5,9 +5,10 @@
 //!   it sees from the [`Pulse`].
 //! - What a client can hold is bounded: connections, and the time for a request to arrive.
 
+mod routes;
+
 use super::command::{Command, Message, Reply};
 use super::pulse::Pulse;
-use super::routes::{routes, without_room};
 use anyhow::{Context, Result};
 use headpond_api::Refusal;
 use headpond_api::outcome::{Exit, Failure};
@@ -16,6 +17,7 @@ use headpond_block::Runtime;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use routes::{routes, without_room};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::pin;

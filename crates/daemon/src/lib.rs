@@ -25,7 +25,6 @@ mod meminfo;
 mod opening;
 mod pulse;
 mod recording;
-mod routes;
 mod service;
 mod serving;
 pub mod wall_clock;

@@ -30,16 +30,11 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 12] = [
+const STILL: [Still; 11] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
         why: "one engine holds the state of all paths, and they name its type",
-    },
-    Still {
-        folder: "crates/daemon",
-        rooms: 2,
-        why: "the control thread and its paths share the state of a request",
     },
     Still { folder: "crates/drive", rooms: 2, why: "settings and what a drive remembers of them" },
     Still {
