@@ -2,8 +2,9 @@
 
 use crate::drive::Drive;
 use crate::kernel::KernelFacts;
-use crate::own::{CacheState, OwnFacts};
+use crate::own::OwnFacts;
 use crate::protection::Protection;
+use crate::write_cache::CacheState;
 use serde::Serialize;
 use std::path::PathBuf;
 

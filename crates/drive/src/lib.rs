@@ -28,15 +28,17 @@ mod kernel;
 mod own;
 mod parse;
 mod protection;
+mod write_cache;
 
 pub use ask::AskError;
 pub use control::{
-    CacheControl, ControlError, Lasting, SetError, Setting, Switched, switch, switch_by_hook,
+    CacheControl, ControlError, Lasting, SetError, Switched, switch, switch_by_hook,
 };
 pub use drive::{Drive, FindError, Protocol};
 pub use fact::Fact;
 pub use facts::Facts;
 pub use hook::{Hook, HookError};
 pub use kernel::KernelFacts;
-pub use own::{CacheState, OwnFacts};
+pub use own::OwnFacts;
 pub use protection::{Hint, Protection, Verdict};
+pub use write_cache::{CacheState, Setting};

@@ -1,25 +1,14 @@
 //! What a drive says of its caches when it is asked itself.
 
 use crate::ask::{self, AskError, nvme, scsi};
-use crate::control::Setting;
 use crate::drive::{Drive, Protocol};
 use crate::fact::Fact;
 use crate::parse::caching::Caching;
 use crate::parse::identify::Identify;
 use crate::parse::vpd;
+use crate::write_cache::{CacheState, Setting};
 use serde::Serialize;
-use std::fmt;
 use std::fs::File;
-
-/// A volatile write cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CacheState {
-    /// The drive has none, or none that forgets.
-    Absent,
-    Off,
-    On,
-}
 
 /// By the drive's word.
 #[derive(Clone, Debug, Serialize)]
@@ -140,16 +129,6 @@ fn supports(is: bool, bit: &str) -> Fact<bool> {
 fn cache_kinds(file: &File) -> Result<vpd::CacheKinds, AskError> {
     let page = scsi::product_data(file, 0x86)?;
     vpd::cache_kinds(&page).ok_or(AskError::Malformed { command: "INQUIRY" })
-}
-
-impl fmt::Display for CacheState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Absent => "none that is volatile",
-            Self::Off => "off",
-            Self::On => "on",
-        })
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 //! confirmed it, and a family that is protected in part is left out.
 
 use crate::kernel::KernelFacts;
-use crate::own::{CacheState, OwnFacts};
+use crate::own::OwnFacts;
+use crate::write_cache::CacheState;
 use serde::Serialize;
 use std::fmt;
 

@@ -30,13 +30,12 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 11] = [
+const STILL: [Still; 10] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
         why: "one engine holds the state of all paths, and they name its type",
     },
-    Still { folder: "crates/drive", rooms: 2, why: "settings and what a drive remembers of them" },
     Still {
         folder: "crates/headpond",
         rooms: 3,

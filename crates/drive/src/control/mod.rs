@@ -13,20 +13,11 @@ mod virtio;
 use crate::ask::{self, AskError};
 use crate::drive::{Drive, Protocol};
 use crate::hook::{self, HookError};
-use crate::own::CacheState;
+use crate::write_cache::{CacheState, Setting};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// What a write cache can be set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Setting {
-    Off,
-    On,
-}
 
 /// How long a drive keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -253,38 +244,6 @@ impl SetError {
             Self::NotTaken { is, .. } => *is != CacheState::Absent,
             Self::Half(_) | Self::After(_) => false,
         }
-    }
-}
-
-impl Setting {
-    pub(crate) fn of(on: bool) -> Self {
-        if on { Self::On } else { Self::Off }
-    }
-}
-
-impl CacheState {
-    /// What brings it back; `None` where there is no cache.
-    pub fn setting(self) -> Option<Setting> {
-        match self {
-            Self::Absent => None,
-            Self::Off => Some(Setting::Off),
-            Self::On => Some(Setting::On),
-        }
-    }
-}
-
-impl From<Setting> for CacheState {
-    fn from(setting: Setting) -> Self {
-        match setting {
-            Setting::Off => Self::Off,
-            Setting::On => Self::On,
-        }
-    }
-}
-
-impl fmt::Display for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        CacheState::from(*self).fmt(f)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The volatile write cache of an NVMe controller, which all its namespaces share.
 
-use super::{CacheControl, ControlError, Lasting, Setting, sync};
+use super::{CacheControl, ControlError, Lasting, sync};
 use crate::ask::{AskError, nvme};
 use crate::drive::Drive;
-use crate::own::CacheState;
+use crate::write_cache::{CacheState, Setting};
 use headpond_uring::safety::BlockNode;
 use std::fs::File;
 

@@ -6,10 +6,10 @@
 //!
 //! **Source**: Linux `drivers/scsi/sd.c`, `cache_type_store`.
 
-use super::{CacheControl, ControlError, Lasting, Setting, sync, write_attribute};
+use super::{CacheControl, ControlError, Lasting, sync, write_attribute};
 use crate::ask::{AskError, scsi};
 use crate::drive::Drive;
-use crate::own::CacheState;
+use crate::write_cache::{CacheState, Setting};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};

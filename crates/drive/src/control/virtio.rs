@@ -1,9 +1,9 @@
 //! The write cache of a virtio disk, which the hypervisor has; not every one lets it be switched.
 
-use super::{CacheControl, ControlError, Lasting, Setting, sync, write_attribute};
+use super::{CacheControl, ControlError, Lasting, sync, write_attribute};
 use crate::ask::AskError;
 use crate::drive::Drive;
-use crate::own::CacheState;
+use crate::write_cache::{CacheState, Setting};
 use std::fs::File;
 
 pub struct VirtioDisk {
