@@ -1,15 +1,16 @@
-//! Headpond's command line: see [`args`] for the commands, [`daemon`] for what `serve` runs.
+//! Headpond's command line: see [`cli`] for the commands, [`daemon`] for what `serve` runs.
 
 #[macro_use]
 mod telling;
 
 mod args;
+mod cli;
 mod commands;
 mod demo;
 mod device;
 
-use args::{Cli, Command};
 use clap::Parser;
+use cli::{Cli, Command};
 use commands::array::ArrayCommand;
 use commands::drive::DriveCommand;
 use commands::lab::LabCommand;

@@ -30,16 +30,11 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 10] = [
+const STILL: [Still; 9] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
         why: "one engine holds the state of all paths, and they name its type",
-    },
-    Still {
-        folder: "crates/headpond",
-        rooms: 3,
-        why: "arguments know their commands and commands their arguments",
     },
     Still {
         folder: "crates/lab",

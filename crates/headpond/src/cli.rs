@@ -1,10 +1,9 @@
-//! The command line: all commands, and what those take that have no folder of their own.
+//! The command line: all commands.
 
-mod advice;
-mod reading;
-mod simulate;
-mod volume;
-
+use crate::args::{
+    AdviseArgs, AnalyzeArgs, CreateArgs, DestroyArgs, FlushArgs, MergeArgs, ServeArgs, SetArgs,
+    SimulateArgs, StatsArgs, StatusArgs, StopArgs,
+};
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
@@ -16,14 +15,6 @@ use crate::commands::trace::TraceCommand;
 use crate::commands::witness::WitnessArgs;
 use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
-
-pub use advice::{AdviseArgs, AnalyzeArgs, EffortChoice, MergeArgs, TellingArgs};
-pub use reading::ReadArgs;
-pub use simulate::{FitChoice, SimulateArgs};
-pub use volume::{
-    ArrayArgs, CreateArgs, DestroyArgs, FlushArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs,
-    StopArgs, StripingWord,
-};
 
 /// A small fast crash-safe cache in front of a large slow array, served over NBD.
 #[derive(Parser)]

@@ -1,0 +1,14 @@
+//! What those commands take that have no folder of their own.
+
+mod advice;
+mod reading;
+mod simulate;
+mod volume;
+
+pub use advice::{AdviseArgs, AnalyzeArgs, EffortChoice, MergeArgs, TellingArgs};
+pub use reading::ReadArgs;
+pub use simulate::{FitChoice, SimulateArgs};
+pub use volume::{
+    ArrayArgs, CreateArgs, DestroyArgs, FlushArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs,
+    StopArgs, StripingWord,
+};
