@@ -2,15 +2,11 @@
 //!
 //! Time is the number of events so far; every event has its own.
 
-use crate::{BLOCK_BYTES, Content};
+use crate::{BLOCK_BYTES, Content, WriteId};
 use std::ops::Range;
 
 /// A time: the number of the event.
 pub(crate) type Time = u64;
-
-/// Numbers the writes of a run, zeroes and discards included; 0 is the state at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WriteId(pub u64);
 
 /// What the acknowledgement of a write means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,9 +40,9 @@ mod witness;
 
 pub mod field;
 
-pub use book::{Promise, WriteId};
+pub use book::Promise;
 pub use client::{Client, Tally, Workload};
-pub use payload::{Content, Payload};
+pub use payload::{Content, Payload, WriteId};
 pub use verdict::{Offence, Verdict};
 pub use witness::{FlushId, ReadId, Witness};
 

@@ -4,8 +4,8 @@
 //! address; the rest is a pseudo-random sequence of these, so that each word of a sector proves all
 //! of it.
 
+use crate::SECTOR_BYTES;
 use crate::draw::mix;
-use crate::{SECTOR_BYTES, WriteId};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"witness1");
 const WORDS: usize = (SECTOR_BYTES / 8) as usize;
@@ -16,6 +16,10 @@ const HEADER_WORDS: usize = 4;
 pub struct Payload {
     seed: u64,
 }
+
+/// Numbers the writes of a run, zeroes and discards included; 0 is the state at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(pub u64);
 
 /// What a sector holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@
 //!
 //! **Invariants**: there is always at least one value; settled values come before all others.
 
-use crate::Content;
-use crate::book::{Book, Fate, Promise, Time, WriteId};
+use crate::book::{Book, Fate, Promise, Time};
+use crate::{Content, WriteId};
 
 /// One value that the sector holds, held or may come to hold.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! The oracle itself: keeps the book and one history for each sector that was written.
 
-use crate::book::{Book, Fate, Promise, Time, Value, WriteId};
+use crate::book::{Book, Fate, Promise, Time, Value};
 use crate::sector::SectorHistory;
 use crate::verdict::{Offence, Verdict, story};
-use crate::{BLOCK_BYTES, Content, Payload, SECTOR_BYTES, SECTORS_PER_BLOCK};
+use crate::{BLOCK_BYTES, Content, Payload, SECTOR_BYTES, SECTORS_PER_BLOCK, WriteId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A flush in progress.
