@@ -15,16 +15,20 @@
 
 #![forbid(unsafe_code)]
 
+mod acts;
 mod assembly;
 mod change;
 pub mod description;
+mod notes;
 mod serving;
 mod upkeep;
 mod volume;
 mod watch;
 
+pub use acts::{ActKind, ActStatus};
 pub use assembly::cores::StripesDiffer;
 pub use assembly::create::{CreateError, CreateOptions, Destroyed};
+pub use assembly::mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, bytes_on_copies};
 pub use assembly::open::{
     Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
 };
@@ -38,11 +42,11 @@ pub use change::exchange::{
 pub use change::growth::{GrowBy, LeavingCopy};
 pub use change::journal::NewJournal;
 pub use change::lifecycle::{AttachError, DetachError, Dirty, NewCache};
-pub use change::members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
-pub use change::mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, bytes_on_copies};
+pub use change::members::{ChangeMembersError, NewMember, ReturningMember};
 pub use change::tier::TierError;
 pub use description::class_setting::ClassSetting;
 pub use description::cutoff::SeqCutoff;
+pub use description::readahead::{Readahead, ReadaheadPolicy};
 pub use description::settings::{
     ArraySettings, CLIENT_MEMORY, CacheSettings, ChangesByOwner, Checkpoints, ClientMemory,
     MergeWaitSetting, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
@@ -54,14 +58,14 @@ pub use description::{
 };
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
+pub use notes::Note;
 pub use serving::door::{CoreCounts, CoreDevice};
 pub use serving::metadata::{CoreFileSystem, FoundFileSystem};
-pub use serving::readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
+pub use serving::readahead::ReadaheadStats;
 pub use upkeep::{Pace, PaceError, UpkeepStatus, Work};
+pub use volume::kept::DescriptionKeeper;
 pub use volume::{BusyError, CleanAllError, ScrubCacheError, SetError, StopError, Volume};
-pub use watch::acts::{ActKind, ActStatus};
 pub use watch::alerts::{Alert, AlertKind, Risk};
-pub use watch::notes::Note;
 pub use watch::report::{
     CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,
 };

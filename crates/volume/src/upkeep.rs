@@ -12,7 +12,7 @@
 mod pace;
 mod throttle;
 
-use crate::watch::acts::{ActKind, ActStatus};
+use crate::acts::{ActKind, ActStatus};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, DeviceError, Instant, JoinHandle, Runtime, Size};
 use headpond_raid::{Array, ArrayState, ArrayStatus, Filled, Role};

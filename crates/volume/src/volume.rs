@@ -1,18 +1,26 @@
 //! The assembled volume.
 
+mod acts;
+mod create;
+pub(crate) mod kept;
+mod notes;
+pub(crate) mod open;
+pub(crate) mod promises;
+mod vouch;
+
+use crate::acts::Begun;
+use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
 use crate::assembly::ownership::Ownership;
-use crate::assembly::promises::Broken;
 use crate::assembly::slicing::Slicing;
-use crate::change::members::Kept;
 use crate::description::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::description::{CacheDescription, Description, DescriptionError};
-use crate::serving::cached::Cached;
+use crate::notes::Note;
 use crate::serving::door::CoreDevice;
 use crate::serving::front::{Front, Held};
 use crate::serving::metadata::Recogniser;
-use crate::watch::acts::Begun;
-use crate::watch::notes::Note;
+use crate::volume::kept::Kept;
+use crate::volume::promises::Broken;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,

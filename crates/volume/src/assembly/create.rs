@@ -1,13 +1,13 @@
-//! Making and removing volumes.
+//! What a volume is made from, and why it is not.
 
 use crate::Size;
 use crate::assembly::cores::{Cores, Places, Shape, StripesDiffer, identity};
-use crate::assembly::open::{Devices, is_memory};
-use crate::change::mirror::{self, MakeMirrorError};
+use crate::assembly::mirror;
+use crate::assembly::mirror::MakeMirrorError;
+use crate::assembly::open::is_memory;
 use crate::description::{CoreDescription, Description};
-use crate::volume::Volume;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName};
-use headpond_cache::{CreateOptions as CacheOptions, OpenError};
+use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{
     Contents, CreateOptions as ArrayOptions, Inspection, Integrity, Intent, JournalOptions,
     Occupied, Prepared,
@@ -91,135 +91,12 @@ impl CreateError {
     }
 }
 
-impl Volume {
-    /// Writes the superblocks of a new volume. Cut anywhere, there is no volume or the whole one.
-    ///
-    /// # Errors
-    /// Refusals before anything is written; later those of the devices, whose superblocks are
-    /// erased then, as far as they can be written.
-    pub async fn create(
-        description: &Description,
-        devices: &Devices,
-        options: &CreateOptions,
-    ) -> Result<(), CreateError> {
-        let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
-        let has_cache = devices.cache.as_ref().is_some_and(lasts) || !devices.copies.is_empty();
-        let owner = has_cache.then_some(options.cache);
-        let plans = plans(description, devices, options, owner);
-        let mut arrays = Vec::new();
-        let mut journals = devices.journals.iter();
-        let mut records = Vec::new();
-        for (members, array) in &plans {
-            let record = headpond_raid::create::consider(members, array).await?;
-            let layout = record.layout().map_err(headpond_raid::CreateError::from)?;
-            if let Some(device) = array.journal.and_then(|_| journals.next()) {
-                headpond_raid::consider_journal(&**device, &layout, options.occupied).await?;
-                records.push((device, record));
-            }
-            arrays.push((array.uuid, Shape::planned(&layout)));
-        }
-        let facts = CoreFacts::new(&arrays, 0)?;
-        let new = cache_options(description, options.cache, &facts);
-        if let Some(cache) = &devices.cache {
-            headpond_cache::consider(&**cache, &new)?;
-            if options.occupied == Occupied::Refuse {
-                refuse_occupied(&**cache, description.uuid).await?;
-            }
-        }
-        let mirror = consider_copies(description, &devices.copies, &new, options.occupied).await?;
-        let made = async {
-            for (journal, record) in &records {
-                headpond_raid::create_journal(&***journal, record, options.occupied).await?;
-            }
-            for (members, array) in &plans {
-                headpond_raid::create(members, array).await?;
-            }
-            if let Some(cache) = &devices.cache {
-                headpond_cache::create(&**cache, &new).await?;
-            }
-            if let Some(mirror) = mirror {
-                for face in &mirror.faces {
-                    headpond_cache::create(&**face, &mirror.cache).await?;
-                }
-                headpond_raid::create(&devices.copies, &mirror.array).await?;
-            }
-            Ok(())
-        };
-        let made: Result<(), CreateError> = made.await;
-        if made.is_err() {
-            // What was written says nothing without the rest. One that fails keeps what it has.
-            Self::destroy(description, devices).await;
-        }
-        made
-    }
-
-    /// Erases the superblocks of the volume; devices that do not belong to it are left alone, and
-    /// one that fails does not keep the others from being erased.
-    pub async fn destroy(description: &Description, devices: &Devices) -> Destroyed {
-        let mut destroyed = Destroyed::default();
-        // The cache first: without it the members are refused as a volume, and nothing is half
-        // right.
-        if let Some(cache) = &devices.cache {
-            destroyed.count(erase_cache(&**cache, description.uuid).await);
-        }
-        let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
-        for copy in &devices.copies {
-            let is_ours = |array| mirror.is_some_and(|mirror| mirror.uuid == array);
-            destroyed.count(erase_of_array(&**copy, is_ours).await);
-        }
-        for device in devices.journals.iter().chain(&devices.members) {
-            let is_ours = |array| description.cores().any(|(uuid, _)| uuid == array);
-            destroyed.count(erase_of_array(&**device, is_ours).await);
-        }
-        destroyed
-    }
-}
-
-impl Destroyed {
-    fn count(&mut self, outcome: Result<bool, DeviceError>) {
-        match outcome {
-            Ok(was_ours) => self.erased += usize::from(was_ours),
-            Err(error) => self.failed.push(error),
-        }
-    }
-}
-
-/// Tells whether it was the cache of this volume.
-async fn erase_cache(device: &dyn BlockDevice, volume: Uuid) -> Result<bool, DeviceError> {
-    let is_ours = match headpond_cache::load(device).await {
-        Ok(superblock) => superblock.volume == volume,
-        Err(OpenError::Device(error)) => return Err(error),
-        Err(_) => false,
-    };
-    if is_ours {
-        headpond_cache::wipe(device).await?;
-    }
-    Ok(is_ours)
-}
-
-/// Tells whether it was a member, or the stripe journal, of an array that is meant.
-async fn erase_of_array(
-    device: &dyn BlockDevice,
-    is_meant: impl Fn(Uuid) -> bool,
-) -> Result<bool, DeviceError> {
-    let journal = headpond_raid::journal_of(device).await?;
-    let member = match headpond_raid::inspect(device).await? {
-        Inspection::Member(superblock) => Some(superblock.array.uuid),
-        _ => None,
-    };
-    let is_ours = journal.into_iter().chain(member).any(is_meant);
-    if is_ours {
-        headpond_raid::erase(device).await?;
-    }
-    Ok(is_ours)
-}
-
 /// The copies of a cache that is to be.
 pub(crate) struct NewMirror {
     pub array: ArrayOptions,
-    cache: CacheOptions,
+    pub cache: CacheOptions,
     /// Where the cache lies on each of them.
-    faces: Vec<Rc<dyn BlockDevice>>,
+    pub faces: Vec<Rc<dyn BlockDevice>>,
 }
 
 /// Whether the devices can be the copies of the cache, where it is to have several.
@@ -301,29 +178,6 @@ pub(crate) fn cache_options(
         device_bytes: description.cache.as_ref().and_then(|cache| cache.size).map(Size::bytes),
         unit_bytes: None,
     }
-}
-
-/// The arrays to be made with their members, in order of address: each takes as many devices as it
-/// has members.
-fn plans<'a>(
-    description: &Description,
-    devices: &'a Devices,
-    options: &CreateOptions,
-    owner: Option<Uuid>,
-) -> Vec<(&'a [Rc<dyn BlockDevice>], ArrayOptions)> {
-    let further = &description.further_cores;
-    let names = further.iter().map(|further| description.array_name(&further.name));
-    let names = std::iter::once(description.name.clone()).chain(names);
-    let mut rest = &devices.members[..];
-    let mut plans = Vec::new();
-    for ((uuid, core), name) in description.cores().zip(names) {
-        let is_last = plans.len() == further.len();
-        let count = if is_last { rest.len() } else { core.members.len().min(rest.len()) };
-        let (members, others) = rest.split_at(count);
-        rest = others;
-        plans.push((members, array_options((name, uuid), core, options, owner)));
-    }
-    plans
 }
 
 pub(crate) fn array_options(

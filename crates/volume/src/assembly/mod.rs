@@ -1,12 +1,13 @@
-//! From a description and devices to an open volume: made, found, owned, cut into slices.
+//! What a volume is assembled from: arrays, a cache and its copies, slices, the owner.
 //!
-//! **Not here**: requests (`serving`), and what changes a volume that is open (`change`).
+//! **Not here**: requests (`serving`), and the volume that is assembled (`volume`).
 
+pub(crate) mod cached;
 pub(crate) mod cores;
 pub(crate) mod create;
+pub(crate) mod gate;
 pub(crate) mod label;
+pub(crate) mod mirror;
 pub(crate) mod open;
 pub(crate) mod ownership;
-pub(crate) mod promises;
 pub(crate) mod slicing;
-pub(crate) mod vouch;

@@ -17,11 +17,11 @@
 use crate::CreateError;
 use crate::assembly::cores::{Core, Cores, Shape, StripesDiffer};
 use crate::assembly::create::{CoreFacts, CreateOptions, array_options, cache_options};
-use crate::assembly::open::begin;
 use crate::change::exchange::{CallerError, Keep};
 use crate::change::lifecycle::{AttachError, DetachError, Dirty, check_below, check_dirt};
 use crate::change::tier::TierError;
 use crate::description::{Description, DescriptionError, FurtherCoreDescription};
+use crate::volume::open::begin;
 use crate::volume::{BusyError, Volume};
 use headpond_block::{BlockDevice, BufferPool, DeviceError};
 use headpond_raid::{AssembleError, AssembleOptions, Occupied, Tuning, prepare};

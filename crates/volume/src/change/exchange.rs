@@ -12,9 +12,9 @@
 
 use crate::Size;
 use crate::assembly::create::{CoreFacts, CreateError, cache_options, refuse_occupied};
+use crate::assembly::mirror::{CacheDevice, Mirror};
 use crate::assembly::open::{OpenError, is_memory};
 use crate::change::lifecycle::{AttachError, DetachError, Dirty};
-use crate::change::mirror::{CacheDevice, Mirror};
 use crate::change::tier::TierError;
 use crate::description::{CacheDescription, Description, TierDescription};
 use crate::volume::{BusyError, Volume};

@@ -13,12 +13,12 @@
 //!   came back from an unclean stop and may say otherwise has been cleaned before.
 //! - Nobody is told of room before what lies below has it.
 
+use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores, Places, Shape};
-use crate::assembly::open::begin;
 use crate::assembly::slicing::Slicing;
 use crate::change::members::{ChangeMembersError, NewMember, refuse_what_is_on};
-use crate::serving::cached::Cached;
 use crate::serving::front::{Front, Held};
+use crate::volume::open::begin;
 use crate::volume::{CleanAllError, Volume};
 use headpond_block::{BlockDevice, BufferPool, Cause, DeviceError};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;

@@ -11,14 +11,14 @@
 //!   cache that they do not record has nothing that the array lacks.
 //! - While requests change from one way to the other none is on either.
 
+use crate::assembly::cached::Cached;
 use crate::assembly::cores::Cores;
 use crate::assembly::create::{CoreFacts, cache_options, consider_copies, refuse_occupied};
+use crate::assembly::mirror::{CacheDevice, Mirror};
 use crate::assembly::open::{Found, OpenError, Tolerance};
 use crate::change::exchange::{CallerError, Keep};
-use crate::change::mirror::{CacheDevice, Mirror};
 use crate::change::tier::TierError;
 use crate::description::{CacheDescription, Description, DescriptionError};
-use crate::serving::cached::Cached;
 use crate::serving::front::Held;
 use crate::volume::{BusyError, Volume};
 use crate::{CleanAllError, CreateError};

@@ -2,11 +2,12 @@
 
 use crate::assembly::cores::{Core, StripesDiffer};
 use crate::assembly::create::{refuse_cache, refuse_memory};
-use crate::change::mirror::{CACHE_COPIES, Mirror};
-use crate::description::{CoreDescription, Description, FIRST_CORE};
+use crate::assembly::mirror::{CACHE_COPIES, Mirror};
+use crate::description::{CoreDescription, FIRST_CORE};
 use crate::upkeep::{Pace, PaceError};
+use crate::volume::kept::{DescriptionKeeper, Kept};
 use crate::volume::{BusyError, CleanAllError, Volume};
-use headpond_block::{BlockDevice, LocalFuture};
+use headpond_block::BlockDevice;
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
@@ -14,8 +15,6 @@ use headpond_raid::{
     ArrayStatus, CreateError, GrowError, Inspection, JournalError, MemberError, Occupied,
     ReturnError, Role,
 };
-use std::cell::RefCell;
-use std::future::ready;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -114,39 +113,6 @@ pub struct ReturningMember {
 
 /// What drives do not take, even where they try again for themselves.
 const SILENT_MS: u64 = 2000;
-
-/// Keeps a description that has changed.
-type KeepChanged = dyn Fn(&Description) -> LocalFuture<'static, ()>;
-
-/// Whoever keeps the description.
-pub struct DescriptionKeeper {
-    /// Is given the description when it has changed without being asked; what is answered ends when
-    /// it is kept durably. Those that are given later are kept later.
-    pub keep: Box<KeepChanged>,
-    /// The name of a device, by what the description calls it.
-    pub name_of: Box<dyn Fn(&str) -> String>,
-}
-
-/// The keeper, where there is one.
-#[derive(Default)]
-pub(crate) struct Kept {
-    keeper: RefCell<Option<DescriptionKeeper>>,
-}
-
-impl Kept {
-    /// Ends when the description is kept.
-    pub(crate) fn tell(&self, description: &Description) -> LocalFuture<'static, ()> {
-        match &*self.keeper.borrow() {
-            Some(keeper) => (keeper.keep)(description),
-            None => Box::pin(ready(())),
-        }
-    }
-
-    pub(crate) fn name_of(&self, word: &str) -> String {
-        let keeper = self.keeper.borrow();
-        keeper.as_ref().map_or_else(|| word.to_owned(), |keeper| (keeper.name_of)(word))
-    }
-}
 
 impl Volume {
     /// Has the description kept by `keeper`.

@@ -8,5 +8,4 @@ pub(crate) mod growth;
 pub(crate) mod journal;
 pub(crate) mod lifecycle;
 pub(crate) mod members;
-pub(crate) mod mirror;
 pub(crate) mod tier;

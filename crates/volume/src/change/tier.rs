@@ -6,12 +6,12 @@
 //! **Invariant**: nothing that a flush has promised is in the tier alone: a flush cleans it down
 //! to what lies below, and flushes that.
 
+use crate::assembly::cached::Cached;
 use crate::assembly::create::{CoreFacts, cache_options};
 use crate::assembly::open::{OpenError, is_memory};
 use crate::change::lifecycle::{AttachError, DetachError, Dirty};
 use crate::description::settings::CacheSettings;
 use crate::description::{Description, TierDescription};
-use crate::serving::cached::Cached;
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, DeviceError, DeviceName};
 use headpond_cache::CreateOptions;

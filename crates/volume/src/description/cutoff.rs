@@ -1,7 +1,6 @@
 //! The setting of the sequential cutoff.
 
 use crate::Size;
-use crate::serving::streams::Growth;
 use headpond_cache::CutoffPolicy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,6 +58,14 @@ impl Default for SeqCutoff {
     fn default() -> Self {
         Self { policy: CutoffPolicy::Full, threshold: Size(1 << 20), promotion_count: 8 }
     }
+}
+
+/// When a run is grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub requests: u32,
+    /// More than so many bytes.
+    pub bytes: u64,
 }
 
 impl SeqCutoff {

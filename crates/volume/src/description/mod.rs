@@ -5,6 +5,7 @@
 
 pub(crate) mod class_setting;
 pub(crate) mod cutoff;
+pub(crate) mod readahead;
 pub(crate) mod settings;
 
 use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};

@@ -1,16 +1,15 @@
 //! The volume as its clients see it: requests are recognised as streams, split, and joined again.
 
 use crate::assembly::cores::Core;
+use crate::assembly::gate::{Gate, HeldGate};
 use crate::assembly::slicing::Slicing;
 use crate::description::FIRST_CORE;
 use crate::description::cutoff::SeqCutoff;
+use crate::description::readahead::{Readahead, ReadaheadPolicy};
 use crate::description::settings::CacheSettings;
 use crate::serving::door::{CoreDevice, Door};
-use crate::serving::gate::{Gate, HeldGate};
 use crate::serving::metadata::{CoreFileSystem, Recogniser};
-use crate::serving::readahead::{
-    Advance, InFlight, Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows,
-};
+use crate::serving::readahead::{Advance, InFlight, Limits, ReadaheadStats, Windows};
 use crate::serving::streams::{Direction, Sighting, StreamTable};
 use headpond_block::sync::{BusyGuard, join_all};
 use headpond_block::{

@@ -19,7 +19,7 @@
 //! and the degree is doubled or halved. AMP learns of unused data when it is evicted, ours when it
 //! is missed.
 
-use crate::Size;
+use crate::description::readahead::DEGREE_MIN;
 use crate::serving::streams::Sighting;
 use headpond_block::ByteRange;
 use headpond_cache::Coverage;
@@ -31,68 +31,11 @@ use std::rc::Rc;
 
 /// Contiguous requests after which a reader is believed to go on.
 const REQUESTS_MIN: u32 = 4;
-/// Also the least that is read at once, but at the end of the device.
-const DEGREE_MIN: u64 = 128 << 10;
-/// What a reader takes at a gigabyte a second in one turn of a 7200 rpm disk, 8.3 ms: a window that
-/// lasts less runs dry where a disk has just missed what it is asked for, and has to wait for it to
-/// come round.
-const DEGREE_MAX: Size = Size(8 << 20);
 const STREAMS_MAX: usize = 256;
 /// What a reader has in flight so that nothing is read ahead of it, unless a quarter of a stripe is
 /// more: where modelled arrays of 12 and 40 drives, which read ahead themselves, give more than a
 /// cache device of 2 GB/s that has to take everything first.
 const OWN_BYTES_MIN: u64 = 256 << 10;
-
-/// Whether and how far to read ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReadaheadPolicy {
-    #[default]
-    Adaptive,
-    Off,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, try_from = "Parameters")]
-pub struct Readahead {
-    pub policy: ReadaheadPolicy,
-    /// Largest degree of a stream.
-    pub degree_max: Size,
-}
-
-/// The same, unchecked.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Parameters {
-    policy: ReadaheadPolicy,
-    degree_max: Size,
-}
-
-impl Default for Readahead {
-    fn default() -> Self {
-        Self { policy: ReadaheadPolicy::Adaptive, degree_max: DEGREE_MAX }
-    }
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        let Readahead { policy, degree_max } = Readahead::default();
-        Self { policy, degree_max }
-    }
-}
-
-impl TryFrom<Parameters> for Readahead {
-    type Error = String;
-
-    fn try_from(from: Parameters) -> Result<Self, String> {
-        let Parameters { policy, degree_max } = from;
-        let (least, most) = (Size(DEGREE_MIN), Size(64 << 20));
-        match (least..=most).contains(&degree_max) {
-            true => Ok(Self { policy, degree_max }),
-            false => Err(format!("the largest degree is {least} to {most}, not {degree_max}")),
-        }
-    }
-}
 
 /// What was done for the streams, and what it was worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -12,6 +12,7 @@
 //! **Source**: the two tables, promotion by count or length and the sizes follow Open CAS's
 //! sequential cutoff; it keeps the young streams for each queue and knows no reordering.
 
+use crate::description::cutoff::Growth;
 use foldhash::fast::FixedState;
 use headpond_block::ByteRange;
 use std::collections::{BTreeMap, HashMap};
@@ -28,14 +29,6 @@ const REORDERED_MAX: u32 = 16;
 pub enum Direction {
     Read,
     Write,
-}
-
-/// When a run is grown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    pub requests: u32,
-    /// More than so many bytes.
-    pub bytes: u64,
 }
 
 /// The run that a request belongs to.

@@ -11,8 +11,8 @@ mod slow_member;
 
 use crate::assembly::open::OpenError;
 use crate::assembly::ownership::{OwnerState, OwnerStatus};
-use crate::assembly::promises::Broken;
 use crate::description::settings::CacheSettings;
+use crate::volume::promises::Broken;
 use crate::watch::status::{CacheStatus, MirrorStatus};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;

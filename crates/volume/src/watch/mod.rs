@@ -2,8 +2,6 @@
 //!
 //! **Invariant**: nothing here changes anything.
 
-pub(crate) mod acts;
 pub(crate) mod alerts;
-pub(crate) mod notes;
 pub(crate) mod report;
 pub(crate) mod status;

@@ -6,8 +6,8 @@
 
 mod groups;
 
+use crate::assembly::cached::Cached;
 use crate::assembly::cores::Core;
-use crate::serving::cached::Cached;
 use crate::serving::door::CoreCounts;
 use crate::serving::readahead::ReadaheadStats;
 use crate::volume::Volume;

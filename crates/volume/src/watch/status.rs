@@ -1,15 +1,15 @@
 //! What a volume tells about itself.
 
+use crate::acts::ActStatus;
+use crate::assembly::cached::Cached;
 use crate::assembly::cores::Core;
+use crate::assembly::mirror::{CACHE_COPIES, Mirror};
 use crate::assembly::ownership::OwnerStatus;
-use crate::change::mirror::{CACHE_COPIES, Mirror};
 use crate::description::{Description, FIRST_CORE};
-use crate::serving::cached::Cached;
 use crate::serving::metadata::CoreFileSystem;
 use crate::serving::readahead::ReadaheadStats;
 use crate::upkeep::UpkeepStatus;
 use crate::volume::Volume;
-use crate::watch::acts::ActStatus;
 use crate::watch::alerts::{self, Alert, Place};
 use crate::watch::report::stats_of;
 use headpond_block::BlockDevice;

@@ -8,8 +8,8 @@
 //! - Whoever lies on it is never told of less room than before.
 //! - A cache that was disowned never fits again.
 
+use crate::assembly::gate::{Gate, HeldGate};
 use crate::assembly::label::ArrayLabels;
-use crate::serving::gate::{Gate, HeldGate};
 use headpond_block::sync::Semaphore;
 use headpond_block::{
     BlockDevice, Cause, ChangingGeometry, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
@@ -190,7 +190,7 @@ impl CoreLabel for Ground {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::mirror::{self, Mirror};
+    use crate::assembly::mirror::{self, Mirror};
     use crate::description::{Description, MirrorDescription};
     use headpond_block::Buffer;
     use headpond_block::devices::RamDevice;

@@ -1,10 +1,10 @@
 //! The cache that a volume should have, looked for on its devices.
 
 use super::{OpenError, OpenOptions};
+use crate::assembly::cached::life_of;
 use crate::assembly::create::{CoreFacts, cache_options};
-use crate::change::mirror::{self, CacheDevice, FoundMirror, is_ahead};
+use crate::assembly::mirror::{self, CacheDevice, FoundMirror, is_ahead};
 use crate::description::{CacheDescription, Description};
-use crate::serving::cached::life_of;
 use headpond_block::{BlockDevice, BufferPool, Runtime, Stability, defect};
 use headpond_cache::{Expected, Life, Superblock};
 use headpond_raid::Prepared;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::slice;
 
 /// The cache that a volume should have.
-pub(super) struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     pub described: Option<&'a CacheDescription>,
     pub device: Option<Rc<dyn BlockDevice>>,
     /// Where the device is but the face of several.

@@ -25,7 +25,7 @@ mod record;
 
 use crate::assembly::open::{Devices, is_memory};
 use crate::description::Description;
-use crate::watch::notes::Note;
+use crate::notes::Note;
 pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
 use fence::Fence;
 use headpond_block::{BlockDevice, DeviceError, Instant, Runtime};

@@ -5,7 +5,7 @@
 //! now and then.
 
 use super::{Alert, AlertKind, Risk};
-use crate::change::mirror::CACHE_COPIES;
+use crate::assembly::mirror::CACHE_COPIES;
 use headpond_raid::{Answers, ArrayStatus, MemberStatus};
 
 /// So many slow spells within ten minutes are no chance.

@@ -1,7 +1,7 @@
 //! The cache tells the arrays below it, when a scrub of theirs asks, what it has written to them.
 
+use crate::assembly::cached::Cached;
 use crate::assembly::slicing::Slicing;
-use crate::serving::cached::Cached;
 use crate::volume::Volume;
 use headpond_block::{BLOCK_BYTES, ByteRange};
 use headpond_raid::{Answer, Voucher};

@@ -1,8 +1,8 @@
 //! The cache of an open volume, and what it lies in front of.
 
 use crate::assembly::cores::Cores;
+use crate::assembly::mirror::{CacheDevice, Mirror};
 use crate::assembly::open::{Found, LoadWatch, Loading, OpenError, Tolerance, is_memory};
-use crate::change::mirror::{CacheDevice, Mirror};
 use crate::description::Description;
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,

@@ -3,9 +3,6 @@
 //! **Invariant**: an act is told of for as long as somebody waits for it or it goes on by itself,
 //! and no longer.
 
-use crate::assembly::cores::Core;
-use crate::description::FIRST_CORE;
-use crate::volume::Volume;
 use headpond_block::{Instant, Runtime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,13 +61,13 @@ impl Begun {
 
     /// Of what goes on by itself: begins where there is something to do, and ends where there is
     /// not.
-    fn follow(&self, runtime: &Runtime, left_bytes: u64) {
+    pub fn follow(&self, runtime: &Runtime, left_bytes: u64) {
         let since = self.0.get().unwrap_or_else(|| (runtime.now(), left_bytes));
         self.0.set((left_bytes > 0).then_some(since));
     }
 
     /// How far it is, with so much left to do.
-    fn status(&self, runtime: &Runtime, act: ActKind, left_bytes: u64) -> Option<ActStatus> {
+    pub fn status(&self, runtime: &Runtime, act: ActKind, left_bytes: u64) -> Option<ActStatus> {
         let (since, total_bytes) = self.0.get()?;
         let done_bytes = total_bytes.saturating_sub(left_bytes);
         let elapsed_s = runtime.now().since(since).as_secs_f64();
@@ -102,54 +99,5 @@ impl ActStatus {
         let done = done_bytes.saturating_sub(begun_bytes);
         let left_s = (done > 0).then(|| elapsed_s * left / done as f64);
         Self { act, core: None, done_bytes, total_bytes, elapsed_s, left_s }
-    }
-}
-
-impl Volume {
-    /// From now on it is told how far the cleaning is of what is dirty now.
-    pub(crate) fn begin_cleaning(&self) -> Act<'_> {
-        self.cleaning.begin(&self.runtime, self.unwritten_bytes())
-    }
-
-    pub(crate) fn begin_scrubbing(&self) -> Act<'_> {
-        self.scrubbing.begin(&self.runtime, self.unread_bytes())
-    }
-
-    /// What the array lacks, or may lack after a power cut.
-    fn unwritten_bytes(&self) -> u64 {
-        self.caches().map(|cached| cached.dirty_bytes()).sum()
-    }
-
-    fn unread_bytes(&self) -> u64 {
-        self.cached().map_or(0, |cached| cached.scrub_left_bytes())
-    }
-
-    /// From now on it is told how far a cache is whose mode makes no dirty data, where it has some.
-    pub(crate) fn follow_draining(&self) -> u64 {
-        let draining = self.caches().filter(|cached| cached.is_draining());
-        let left_bytes = draining.map(|cached| cached.dirty_bytes()).sum();
-        self.draining.follow(&self.runtime, left_bytes);
-        left_bytes
-    }
-
-    pub(crate) fn acts(&self) -> Vec<ActStatus> {
-        let runtime = &self.runtime;
-        let undrained = self.follow_draining();
-        let draining = || self.draining.status(runtime, ActKind::Cleaning, undrained);
-        let cleaning = self.cleaning.status(runtime, ActKind::Cleaning, self.unwritten_bytes());
-        let cleaning = cleaning.or_else(draining);
-        let scrubbing = self.scrubbing.status(runtime, ActKind::Scrubbing, self.unread_bytes());
-        let cores = self.cores();
-        let upkeep = cores.iter().filter_map(|(core, _)| core.upkeep_act(runtime));
-        let copies = self.caches().filter_map(|cached| cached.mirror.clone());
-        let copies = copies.filter_map(|mirror| mirror.core.upkeep_act(runtime));
-        cleaning.into_iter().chain(scrubbing).chain(upkeep).chain(copies).collect()
-    }
-}
-
-impl Core {
-    fn upkeep_act(&self, runtime: &Runtime) -> Option<ActStatus> {
-        let core = (self.id != FIRST_CORE).then(|| self.name.clone());
-        Some(ActStatus { core, ..self.upkeep.act(runtime)? })
     }
 }

@@ -4,9 +4,9 @@
 //! The members say how far each log had been promised (`ownership`), and go on saying that
 //! something is missing, whatever the log promises afterwards, until the volume is opened by force.
 
+use crate::assembly::cached::Cached;
 use crate::assembly::open::Tolerance;
 use crate::assembly::ownership::Promises;
-use crate::serving::cached::Cached;
 use crate::volume::Volume;
 use std::cell::RefCell;
 use std::fmt;

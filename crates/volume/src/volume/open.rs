@@ -1,0 +1,265 @@
+//! Assembling a volume from its devices.
+
+use super::Volume;
+use crate::assembly::cached::Cached;
+use crate::assembly::cores::{Core, Cores};
+use crate::assembly::open::{Devices, Found, LoadWatch, OpenError, OpenOptions, Tolerance, Wanted};
+use crate::assembly::ownership::Ownership;
+use crate::description::{CoreDescription, Description, FIRST_CORE};
+use crate::notes::{Note, joined};
+use headpond_block::{BlockDevice, Runtime, Stability};
+use headpond_cache::OpenError::CoreChanged;
+use headpond_raid::{
+    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
+    OwnerStopped, Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
+};
+use std::rc::Rc;
+use uuid::Uuid;
+
+impl Volume {
+    /// Puts the volume together and recovers what an unclean stop left.
+    ///
+    /// # Errors
+    /// Where array or cache refuse; the text says what is wrong with which device, and the way out.
+    pub async fn open(
+        runtime: &Runtime,
+        description: &Description,
+        mut devices: Devices,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let ownership = match options.claimant.as_ref().filter(|_| description.heartbeat_ms > 0) {
+            Some(claimant) => {
+                Ownership::claim(runtime, description, claimant, &mut devices).await?
+            }
+            None => Ownership::default(),
+        };
+        let tolerance = options.tolerance;
+        let opened = Self::open_owned(runtime, description, devices, options, &ownership).await;
+        match opened {
+            Ok(mut volume) => {
+                volume.mind_promises(tolerance).await;
+                Ok(volume)
+            }
+            Err(error) => {
+                ownership.release().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn open_owned(
+        runtime: &Runtime,
+        description: &Description,
+        devices: Devices,
+        options: OpenOptions,
+        ownership: &Ownership,
+    ) -> Result<Self, OpenError> {
+        let Devices { tier, cache, copies, members, journals, absent } = devices;
+        let mut cache = Wanted {
+            described: description.cache.as_ref(),
+            device: cache,
+            mirror: None,
+            reason: joined(&absent),
+        };
+        let told_of_copies =
+            cache.find_mirror(runtime, &description.name, copies, &options.pool).await;
+        if members.is_empty() && !absent.is_empty() {
+            return Err(OpenError::NoMembers { reason: joined(&absent) });
+        }
+        let members = by_core(runtime, description, members).await;
+        let journals = journals_by_core(description, journals).await;
+        let arrays: Vec<_> = members.into_iter().zip(journals).collect();
+        let mut prepared =
+            prepare_all(runtime, description, &arrays, &options, cache.device.as_deref()).await?;
+        let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
+        if found.is_none() && cache.device.is_some() {
+            // Without the log nobody knows which stripes may be torn.
+            prepared = prepare_all(runtime, description, &arrays, &options, None).await?;
+        }
+        let mut notes = absent;
+        notes.extend(told_of_copies.into_iter().chain(told_of_cache).map(Note::from));
+        let (found, told) = cache.begin(found, runtime, &description.name).await?;
+        notes.extend(told.into_iter().map(Note::from));
+        let were_clean = prepared.iter().all(Prepared::was_clean);
+        let mut list = Vec::new();
+        for ((id, name), prepared) in names(description).zip(prepared) {
+            let (array, told) = begin(prepared).await?;
+            notes.extend(told);
+            list.push(Core::new(id, name, array, runtime));
+        }
+        let watch = options.watch_load.as_ref();
+        let cores = Cores::new(runtime.clone(), list, options.around_core)?;
+        cores.configure(&description.array);
+        let cached = match found {
+            Some(found) => {
+                let how = (options.tolerance, watch);
+                let opened = open_cached(&cores, description, found, how, were_clean).await;
+                let (cached, told) = opened?;
+                notes.extend(told.into_iter().map(Note::from));
+                Some(cached)
+            }
+            None => {
+                let gives_one_up = cores.iter().any(|(core, _)| core.array.owner().is_some());
+                cores.do_without().await.map_err(AssembleError::Device)?;
+                if gives_one_up {
+                    // It may have copies, and one that is away may be one ahead.
+                    cores.do_without().await.map_err(AssembleError::Device)?;
+                }
+                None
+            }
+        };
+        let mut volume = Self::assembled(description, cores, cached, notes, ownership.clone());
+        if let Some(device) = tier
+            && let Err(error) = volume.put_tier(device).await
+        {
+            volume.warn(format!("started without its tier in memory: {error}"));
+        }
+        volume.recognise().await;
+        Ok(volume)
+    }
+}
+
+/// Opens the cache that was found. One that is refused because the core was changed leaves array
+/// and copies as stopped in order, where all of them were.
+async fn open_cached(
+    cores: &Cores,
+    description: &Description,
+    found: Found<'_>,
+    how: (Tolerance, Option<&LoadWatch>),
+    were_clean: bool,
+) -> Result<(Cached, Vec<String>), OpenError> {
+    let mirror = found.device.mirror.clone();
+    let opened = Cached::open(cores, description, found, how).await;
+    if let Err(OpenError::Cache(CoreChanged { was_clean: true, .. })) = opened
+        && were_clean
+    {
+        // Nothing was written, and no parity is in doubt: the next start may know.
+        let _ = cores.stop(OwnerStopped::default()).await;
+        if let Some(mirror) = mirror {
+            let _ = mirror.stop().await;
+        }
+    }
+    let (cached, told) = opened?;
+    if !cached.is_memory() {
+        let life = cached.recorded_life(false);
+        cores.note_life(life).await.map_err(AssembleError::Device)?;
+    }
+    Ok((cached, told))
+}
+
+/// Numbers and names of the cores, in order of address.
+fn names(description: &Description) -> impl Iterator<Item = (u16, String)> {
+    let further = description.further_cores.iter().map(|core| (core.id, core.name.clone()));
+    std::iter::once((FIRST_CORE, description.name.clone())).chain(further)
+}
+
+/// The devices of each core, by what is on them; what belongs to none is left to the first core,
+/// which refuses it, or says that it cannot be read.
+async fn by_core(
+    runtime: &Runtime,
+    description: &Description,
+    members: Vec<Rc<dyn BlockDevice>>,
+) -> Vec<Vec<Rc<dyn BlockDevice>>> {
+    let uuids: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
+    let mut by_core = vec![Vec::new(); uuids.len()];
+    if uuids.len() == 1 {
+        return vec![members];
+    }
+    let patience = description.array.patience();
+    for (device, look) in inspect_all(runtime, members, patience).await {
+        let core = match look {
+            Ok(Inspection::Member(found)) => {
+                uuids.iter().position(|uuid| *uuid == found.array.uuid)
+            }
+            _ => None,
+        };
+        by_core[core.unwrap_or(0)].push(device);
+    }
+    by_core
+}
+
+/// The journals of each core, by what is on them: several while they are exchanged. What says
+/// nothing is the journal of a core that should have one.
+async fn journals_by_core(
+    description: &Description,
+    journals: Vec<Rc<dyn BlockDevice>>,
+) -> Vec<Vec<Rc<dyn BlockDevice>>> {
+    let mut by_core = vec![Vec::new(); description.cores().count()];
+    let mut others = Vec::new();
+    for device in journals {
+        let array = journal_of(&*device).await.ok().flatten();
+        let is_its = |(uuid, _): (Uuid, &CoreDescription)| Some(uuid) == array;
+        match description.cores().position(is_its) {
+            Some(core) => by_core[core].push(device),
+            None => others.push(device),
+        }
+    }
+    for ((_, core), found) in description.cores().zip(&mut by_core) {
+        if core.journal.is_some() && found.is_empty() {
+            found.extend(others.pop());
+        }
+    }
+    by_core
+}
+
+/// The devices of an array: members, journals.
+type ArrayDevices = (Vec<Rc<dyn BlockDevice>>, Vec<Rc<dyn BlockDevice>>);
+
+async fn prepare_all(
+    runtime: &Runtime,
+    description: &Description,
+    arrays: &[ArrayDevices],
+    options: &OpenOptions,
+    cache: Option<&dyn BlockDevice>,
+) -> Result<Vec<Prepared>, OpenError> {
+    let mut prepared = Vec::new();
+    for (core, (members, journals)) in description.cores().zip(arrays) {
+        let journals = journals.clone();
+        let patience = description.array.patience();
+        let tuning = Tuning { patience, ..Tuning::with_pool(options.pool.clone()) };
+        let how = AssembleOptions { journals, tuning, ..assemble_options(core, options, cache) };
+        prepared.push(prepare(runtime, members.clone(), how).await?);
+    }
+    Ok(prepared)
+}
+
+/// The array at work, and what the user should know of it.
+pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<Note>), AssembleError> {
+    let Assembled { array, warnings, stale, .. } = prepared.begin().await?;
+    // What is done about parity that was never computed, the status tells as it goes on.
+    let told = warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
+    let mut told: Vec<Note> = told.map(|it| it.to_string().into()).collect();
+    told.extend(stale.iter().map(|name| {
+        let text = format!(
+            "{name} is stale and left out: the array went on without it; `headpond array re-add` \
+             gives it what it lacks"
+        );
+        Note::of_member(name.as_str(), text)
+    }));
+    Ok((array, told))
+}
+
+fn assemble_options(
+    (uuid, core): (Uuid, &CoreDescription),
+    options: &OpenOptions,
+    cache: Option<&dyn BlockDevice>,
+) -> AssembleOptions {
+    // Between them the log of a cache that outlives the power and the map of the regions that were
+    // written past it name every stripe that may be torn.
+    let has_log = cache.is_some_and(|cache| cache.geometry().stability != Stability::LostOnPower);
+    let is_logged = has_log && core.intent;
+    AssembleOptions {
+        uuid: Some(uuid),
+        after_unclean_stop: match is_logged {
+            true => AfterUncleanStop::LogRecomputes,
+            false => AfterUncleanStop::DistrustParity,
+        },
+        force: match options.tolerance {
+            Tolerance::Careful => Force::No,
+            Tolerance::Forced => Force::GiveUp,
+            Tolerance::ParityAccepted => Force::AcceptParity,
+        },
+        tuning: Tuning::default(),
+        journals: Vec::new(),
+    }
+}
