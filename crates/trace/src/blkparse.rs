@@ -6,14 +6,13 @@
 //!
 //! **Source**: blktrace 1.3 `blkparse_fmt.c`.
 
-use crate::damage::DamageKind;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Position, TraceError, preview};
 use crate::event::{
     Action, BlockEvent, Category, EventLosses, EventSource, SECTOR_BYTES, WINDOW_EVENTS,
 };
 use crate::names::Names;
 use crate::order::OrderWindow;
-use crate::reader::Damage;
 use crate::source::ByteSource;
 
 const FORMAT: &str = "blkparse text";

@@ -6,6 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Position;
 
+/// What to do at damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Damage {
+    /// Stop with an error that says where it is.
+    #[default]
+    Fail,
+    /// Skip to the next thing that looks sound, and count.
+    Skip,
+}
+
 /// A kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -8,11 +8,12 @@
 
 use crate::arrivals::{Arrival, Entry};
 use crate::blkparse::{Fields, number};
+use crate::damage::Damage;
 use crate::error::{Position, TraceError, preview};
 use crate::format::TraceFormat;
 use crate::lines::{LineFormat, LineReader};
-use crate::reader::{Damage, RecordSource};
 use crate::record::Op;
+use crate::record_source::RecordSource;
 use crate::source::ByteSource;
 
 pub(crate) const HEAD: &[u8] = b"fio version ";

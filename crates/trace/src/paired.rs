@@ -4,8 +4,8 @@ use crate::error::TraceError;
 use crate::event::{BATCH, BlockEvent, EventLosses, EventSource};
 use crate::names::Names;
 use crate::pair::Pairer;
-use crate::reader::RecordSource;
 use crate::record::TraceRecord;
+use crate::record_source::RecordSource;
 use crate::tally::Tally;
 
 /// Events paired into requests.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::blkparse::BlkparseText;
 use crate::blktrace::{BlktraceStream, MergedEvents, siblings};
+use crate::damage::Damage;
 use crate::detect::detect;
 use crate::error::{Position, TraceError, preview};
 use crate::event::{BATCH, EventSource};
@@ -23,6 +24,7 @@ use crate::names::Names;
 use crate::octf::{self, OctfEvents, OctfQueue};
 use crate::paired::PairedEvents;
 use crate::record::TraceRecord;
+use crate::record_source::RecordSource;
 use crate::recording::RecordingStream;
 use crate::source::ByteSource;
 use crate::tally::Tally;
@@ -39,16 +41,6 @@ pub struct TraceReader {
     /// Comes after the records of the batch.
     failure: Option<TraceError>,
     ended: bool,
-}
-
-/// What to do at damage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Damage {
-    /// Stop with an error that says where it is.
-    #[default]
-    Fail,
-    /// Skip to the next thing that looks sound, and count.
-    Skip,
 }
 
 /// What a trace must tell to be of use.
@@ -68,24 +60,6 @@ pub struct ReadOptions {
     pub demand: Demand,
     /// The format, where it is not to be recognised.
     pub format: Option<TraceFormat>,
-}
-
-/// One format's reader.
-pub(crate) trait RecordSource: Send {
-    /// Adds the next records to `batch`, up to [`BATCH`] together, and says whether more may come.
-    /// A call for each record would copy it several times.
-    ///
-    /// # Errors
-    /// With the place; `batch` holds what came before, and nothing can be read after it.
-    fn fill(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError>;
-
-    fn names(&self) -> &Names;
-    fn tally(&self) -> Tally;
-
-    /// What this trace lacks beyond its format.
-    fn lacks(&self) -> Lacks {
-        Lacks::empty()
-    }
 }
 
 impl TraceReader {

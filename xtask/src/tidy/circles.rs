@@ -30,7 +30,7 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 7] = [
+const STILL: [Still; 6] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
@@ -55,11 +55,6 @@ const STILL: [Still; 7] = [
         folder: "crates/swarm",
         rooms: 17,
         why: "one machine holds what all steps act on, and they name its type",
-    },
-    Still {
-        folder: "crates/trace",
-        rooms: 10,
-        why: "the reader makes all formats, and they name its traits",
     },
     Still {
         folder: "crates/whatif",

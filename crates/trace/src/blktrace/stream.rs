@@ -4,12 +4,11 @@
 //! believed that does not start with the magic.
 
 use crate::blktrace::decode::{Decoded, FORMAT, Header, MAGIC, VERSIONS, decode_header};
-use crate::damage::DamageKind;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Position, TraceError, preview};
 use crate::event::{Action, BlockEvent, EventLosses, EventSource, WINDOW_EVENTS};
 use crate::names::Names;
 use crate::order::OrderWindow;
-use crate::reader::Damage;
 use crate::source::ByteSource;
 
 /// The tracer's note that tells a process's name.

@@ -5,8 +5,9 @@ use std::io::Cursor;
 use proptest::prelude::*;
 
 use super::*;
+use crate::damage::Damage;
 use crate::error::TraceError as Error;
-use crate::reader::{Damage, Demand, ReadOptions, TraceReader};
+use crate::reader::{Demand, ReadOptions, TraceReader};
 use crate::record::TraceRecord;
 use crate::testing::sample;
 

@@ -5,8 +5,9 @@ use std::io::Cursor;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
+use crate::damage::Damage;
 use crate::parquet_table::{Cell, ColumnKind, ParquetTable};
-use crate::reader::{Damage, Demand, ReadOptions};
+use crate::reader::{Demand, ReadOptions};
 use crate::record::{Op, RecordFlags};
 use crate::recording::RecordingWriter;
 use crate::testing::sample;

@@ -11,8 +11,9 @@ pub(crate) mod scsi;
 mod vscsi;
 
 use crate::arrivals::Entry;
+use crate::damage::Damage;
 use crate::format::TraceFormat;
-use crate::reader::{Damage, RecordSource};
+use crate::record_source::RecordSource;
 use crate::source::ByteSource;
 use reader::FixedReader;
 

@@ -2,12 +2,12 @@
 
 use super::FixedFormat;
 use crate::arrivals::{Arrivals, Entry};
-use crate::damage::{DamageCounts, DamageKind};
+use crate::damage::{Damage, DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
 use crate::event::BATCH;
 use crate::names::Names;
-use crate::reader::{Damage, RecordSource};
 use crate::record::TraceRecord;
+use crate::record_source::RecordSource;
 use crate::source::ByteSource;
 use crate::tally::Tally;
 

@@ -24,9 +24,10 @@ pub(crate) use columns::Columns;
 pub(crate) use reader::LineReader;
 
 use crate::arrivals::{Arrival, Entry};
+use crate::damage::Damage;
 use crate::format::TraceFormat;
-use crate::reader::{Damage, RecordSource};
 use crate::record::Op;
+use crate::record_source::RecordSource;
 use crate::source::ByteSource;
 
 /// The longest name of a device.

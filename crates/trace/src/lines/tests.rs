@@ -2,10 +2,10 @@
 
 use std::io::Cursor;
 
-use crate::damage::DamageKind;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Position, TraceError};
 use crate::format::TraceFormat;
-use crate::reader::{Damage, Demand, ReadOptions, TraceReader};
+use crate::reader::{Demand, ReadOptions, TraceReader};
 use crate::record::{Op, TraceRecord};
 use crate::testing::sample;
 

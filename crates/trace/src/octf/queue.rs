@@ -1,12 +1,11 @@
 //! One queue, message by message.
 
 use super::message::{Id, LENGTH_BYTES_MAX, MESSAGE_BYTES_MAX, Message, decode, length};
-use crate::damage::DamageKind;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Position, TraceError, preview};
 use crate::event::{BlockEvent, EventLosses};
 use crate::format::TraceFormat;
 use crate::names::Names;
-use crate::reader::Damage;
 use crate::source::ByteSource;
 
 /// A queue being read.

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::Cursor;
 
-use crate::damage::DamageKind;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Position, TraceError};
 use crate::format::TraceFormat;
-use crate::reader::{Damage, ReadOptions, TraceReader};
+use crate::reader::{ReadOptions, TraceReader};
 use crate::record::{Op, RecordFlags, TraceRecord};
 use crate::testing::{number, octf_device, octf_event};
 

@@ -81,9 +81,10 @@ fn crc32c(pieces: &[&[u8]]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damage::Damage;
     use crate::error::{Position, TraceError};
     use crate::format::Lacks;
-    use crate::reader::{Damage, Demand, ReadOptions, TraceReader};
+    use crate::reader::{Demand, ReadOptions, TraceReader};
     use crate::record::{Op, RecordFlags, TraceRecord};
     use proptest::prelude::*;
     use std::io::Cursor;

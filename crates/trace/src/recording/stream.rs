@@ -5,13 +5,13 @@ use super::{
     BLOCK_HEADER_BYTES, BLOCK_MAGIC, FORMAT, HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION,
     crc32c,
 };
-use crate::damage::{DamageCounts, DamageKind};
+use crate::damage::{Damage, DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
 use crate::event::BATCH;
 use crate::format::Lacks;
 use crate::names::Names;
-use crate::reader::{Damage, RecordSource};
 use crate::record::TraceRecord;
+use crate::record_source::RecordSource;
 use crate::source::ByteSource;
 use crate::tally::Tally;
 
