@@ -7,8 +7,8 @@
 //! **Not here**: connections that break (`net`).
 
 use crate::Random;
-use crate::catalogue::Kind;
 use crate::error::{ModelError, require_all};
+use crate::kind::Kind;
 use headpond_block::{
     BlockDevice, DeviceName, Geometry, Instant, Request, RequestKind, Runtime, Submission,
 };

@@ -30,7 +30,7 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 6] = [
+const STILL: [Still; 5] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
@@ -45,11 +45,6 @@ const STILL: [Still; 6] = [
         folder: "crates/raid",
         rooms: 5,
         why: "the superblock knows what it describes; the array makes what it creates",
-    },
-    Still {
-        folder: "crates/sim",
-        rooms: 5,
-        why: "models name the catalogue and the catalogue all models",
     },
     Still {
         folder: "crates/swarm",

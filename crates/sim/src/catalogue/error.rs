@@ -1,7 +1,7 @@
 //! What is wrong with a model file, and where.
 
-use super::Kind;
 use crate::error::ModelError;
+use crate::kind::Kind;
 
 /// Why there is no model.
 #[derive(Debug, thiserror::Error)]

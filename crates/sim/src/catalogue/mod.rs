@@ -12,34 +12,12 @@ pub use error::{CatalogueError, Fault};
 
 use crate::controller::ControllerModel;
 use crate::hdd::HddModel;
+use crate::kind::Kind;
 use crate::network::NetworkModel;
 use crate::ssd::SsdModel;
 use builtin::BUILTIN;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde::Deserialize;
 use std::rc::Rc;
-
-/// What a model file describes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    #[default]
-    Hdd,
-    Ssd,
-    Controller,
-    Network,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hdd => "hdd",
-            Self::Ssd => "ssd",
-            Self::Controller => "controller",
-            Self::Network => "network",
-        })
-    }
-}
 
 /// A model of any kind, ready for use; shared by all devices of it.
 #[derive(Clone, Debug)]
@@ -132,6 +110,19 @@ impl Model {
             Self::Ssd(model) => Some(model.size_bytes()),
             Self::Controller(_) | Self::Network(_) => None,
         }
+    }
+}
+
+impl HddModel {
+    /// A disk that comes with the program.
+    ///
+    /// # Errors
+    /// Where there is no disk of that name.
+    pub fn builtin(name: &str) -> Result<Self, CatalogueError> {
+        let Model::Hdd(model) = Model::builtin(name)? else {
+            return Err(Model::builtin(name)?.is_not("a disk (hdd)"));
+        };
+        Ok(Rc::unwrap_or_clone(model))
     }
 }
 

@@ -6,11 +6,11 @@ use super::fields::Fields;
 use super::seeks::Arm;
 use super::syntax::Block;
 use super::zones::zones;
-use crate::catalogue::Kind;
 use crate::hdd::{
     AfterParameters, GeometryParameters, HddModel, HddParameters, InterfaceParameters,
     OverheadParameters, ReadAheadReach, ReadBufferParameters, WriteCacheParameters, ZoneParameters,
 };
+use crate::kind::Kind;
 use std::io;
 
 const SECTOR_BYTES: u64 = 512;

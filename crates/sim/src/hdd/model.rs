@@ -5,9 +5,7 @@ use super::layout::SECTOR_BYTES;
 use super::overheads::Overheads;
 use super::zone::Skews;
 use super::{layout::Layout, parameters::HddParameters, seek::SeekCurve};
-use crate::catalogue::{CatalogueError, Model};
 use crate::error::ModelError;
-use std::rc::Rc;
 
 /// A kind of drive; shared by all drives of that kind. Times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -31,17 +29,6 @@ impl HddModel {
     /// Names the line or the field that is wrong.
     pub fn parse(text: &str) -> Result<Self, ModelError> {
         Self::new(toml::from_str(text)?)
-    }
-
-    /// A disk that comes with the program.
-    ///
-    /// # Errors
-    /// Where there is no disk of that name.
-    pub fn builtin(name: &str) -> Result<Self, CatalogueError> {
-        let Model::Hdd(model) = Model::builtin(name)? else {
-            return Err(Model::builtin(name)?.is_not("a disk (hdd)"));
-        };
-        Ok(Rc::unwrap_or_clone(model))
     }
 
     /// # Errors

@@ -3,8 +3,8 @@
 use super::overheads::OverheadParameters;
 use super::read_ahead;
 use super::zone::ZoneParameters;
-use crate::catalogue::Kind;
 use crate::error::{ModelError, require};
+use crate::kind::Kind;
 use serde::Deserialize;
 
 /// One model file.

@@ -1,7 +1,7 @@
 //! The description of a solid state drive as its data file gives it.
 
-use crate::catalogue::Kind;
 use crate::error::{ModelError, require, require_all};
+use crate::kind::Kind;
 use serde::{Deserialize, Serialize};
 
 /// One model file.
