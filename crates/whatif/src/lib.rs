@@ -49,11 +49,12 @@ pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
 pub use generator::Memory;
 pub use job::{ArrivalProcess, Arrivals, Hot, Job, JobError, Rw};
 pub use latency_windows::LatencyWindow;
-pub use load::{Excerpt, Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
+pub use load::{Excerpt, Fit, IN_FLIGHT_MAX, Load, Pace, Remainder, Survey, TraceLoad};
 pub use measured::{Bins, Kind, Latency, Measured, Side};
-pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt};
+pub use outcome::{
+    Afterwards, CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt,
+};
 pub use progress::Gauge;
-pub use remainder::{Afterwards, Remainder};
 pub use replay::{KindShare, LAPS, Lap, Replay, ReplayError};
 pub use simulate::{Experiment, SimulateError, simulate, simulate_all, simulate_watched};
 pub use stack::{CacheStack, CoreStack, Parts, Stack, StackError};

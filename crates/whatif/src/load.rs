@@ -1,7 +1,6 @@
 //! What is asked of a machine: jobs, or a recording of what another one was asked.
 
 use crate::job::Job;
-use crate::remainder::Remainder;
 use headpond_trace::{ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +66,18 @@ pub enum Fit {
     Skip,
     /// The experiment ends with an error.
     Refuse,
+}
+
+/// What counts of what is left to do when the last request is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remainder {
+    /// Requests are all that counts.
+    #[default]
+    Nothing,
+    /// What the drives have in their own memory.
+    OfDrives,
+    /// That, and what has become dirty in the cache.
+    OfDrivesAndCache,
 }
 
 /// What one look through a trace tells.

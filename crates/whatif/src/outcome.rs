@@ -3,7 +3,6 @@
 use crate::engine::EngineDevice;
 use crate::machine::Machine;
 use crate::measured::{Bins, Measured};
-use crate::remainder::Afterwards;
 use crate::replay::{KindShare, Lap, Replay};
 use crate::windows::Window;
 use headpond_block::Instant;
@@ -115,6 +114,20 @@ pub struct Rebuilt {
     pub mb_per_s: f64,
     /// What the whole of it would take like that.
     pub hours: f64,
+}
+
+/// How long what was left to do took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Afterwards {
+    /// Until the drives had written what they held.
+    pub drives_s: f64,
+    /// For what had become dirty: its share of the time until nothing was.
+    pub cleaning_s: f64,
+    /// By so much the measured time is longer.
+    pub counts_s: f64,
+    /// Where requests came at their own times: by so much the machine fell behind them, with what
+    /// the last answer was late.
+    pub behind_s: f64,
 }
 
 /// Counters at the start of the measured time.

@@ -25,40 +25,13 @@
 //!
 //! **Not here**: dirty data for which there is room for ever; who knows that does not ask for it.
 
-use crate::load::{Excerpt, Pace};
+use crate::load::{Excerpt, Pace, Remainder};
 use crate::machine::Machine;
-use crate::outcome::{Baseline, Outcome};
+use crate::outcome::{Afterwards, Baseline, Outcome};
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Request, Runtime};
-use serde::Serialize;
 use std::collections::HashSet;
 use std::rc::Rc;
-
-/// What of it counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Remainder {
-    /// Requests are all that counts.
-    #[default]
-    Nothing,
-    /// What the drives have in their own memory.
-    OfDrives,
-    /// That, and what has become dirty in the cache.
-    OfDrivesAndCache,
-}
-
-/// How long it took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Afterwards {
-    /// Until the drives had written what they held.
-    pub drives_s: f64,
-    /// For what had become dirty: its share of the time until nothing was.
-    pub cleaning_s: f64,
-    /// By so much the measured time is longer.
-    pub counts_s: f64,
-    /// Where requests came at their own times: by so much the machine fell behind them, with what
-    /// the last answer was late.
-    pub behind_s: f64,
-}
 
 /// What is cleaned in one go where no stripe lies below.
 const PIECE_BYTES: u64 = 256 << 10;

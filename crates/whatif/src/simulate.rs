@@ -2,7 +2,7 @@
 
 use crate::generator::{self, Ground};
 use crate::job::Job;
-use crate::load::{Excerpt, Load};
+use crate::load::{Excerpt, Load, Remainder};
 use crate::machine::{Machine, MachineError};
 use crate::measured::Answered;
 use crate::outcome::{
@@ -10,7 +10,7 @@ use crate::outcome::{
     dirty_ratio, explain,
 };
 use crate::progress::Gauge;
-use crate::remainder::{self, Before, Remainder};
+use crate::remainder::{self, Before};
 use crate::replay::{self, Played, ReplayError};
 use crate::stack::Stack;
 use crate::windows::{Watcher, Windows};

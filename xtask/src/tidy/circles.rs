@@ -30,7 +30,7 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 5] = [
+const STILL: [Still; 4] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
@@ -50,11 +50,6 @@ const STILL: [Still; 5] = [
         folder: "crates/swarm",
         rooms: 17,
         why: "one machine holds what all steps act on, and they name its type",
-    },
-    Still {
-        folder: "crates/whatif",
-        rooms: 5,
-        why: "loads, replays and what they leave over name each other",
     },
 ];
 
