@@ -1,8 +1,8 @@
 //! On what it was measured: results without it cannot be compared.
 
 mod stacked;
+mod surroundings;
 
-use crate::measure::Surroundings;
 use crate::plan::{Kind, Plan, Target};
 use headpond_drive::{Drive, KernelFacts};
 use headpond_uring::safety::{BlockNode, DeviceNumber, System};
@@ -11,6 +11,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use surroundings::{Connected, Surroundings};
 
 /// The machine and the targets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -27,17 +27,20 @@ pub mod report;
 mod results;
 mod statistics;
 
-pub use answer::{Answer, Curve, Question, Rate, answers};
+pub use answer::{Answer, Curve, Rate, answers};
 pub use compare::{Compared, compare};
-pub use environment::{Environment, ExportFacts, SettingFact, TargetFacts, VolumeFacts};
+pub use environment::{
+    Connected, Environment, ExportFacts, SettingFact, Surroundings, TargetFacts, VolumeFacts,
+};
 pub use measure::{
-    Connected, Course, CourseError, Drift, Ending, Estimate, FILL_MB_PER_S, Fio, FioError, Folder,
-    FolderError, Line, ModelTime, PlaceError, Stop, Surroundings, VirtualError, Watcher, check_fio,
-    check_places, check_settings, estimate, model_time,
+    Course, CourseError, Estimate, FILL_MB_PER_S, Fio, FioError, ModelTime, PlaceError, Stop,
+    VirtualError, Watcher, check_fio, check_places, check_settings, estimate, model_time,
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Flushes, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
-    Precondition, RoundPlan, SettingOf, Steady, Sweep, Sync, Target,
+    Precondition, Question, RoundPlan, SettingOf, Steady, Sweep, Sync, Target,
 };
-pub use results::{CellResult, Latencies, Results, StoredRound, Summary, iops};
-pub use statistics::{Interval, Knee, Pattern, Spread, Verdict};
+pub use results::{
+    CellResult, Ending, Folder, FolderError, Latencies, Line, Results, StoredRound, Summary, iops,
+};
+pub use statistics::{Drift, Interval, Knee, Pattern, Spread, Verdict};

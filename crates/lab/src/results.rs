@@ -1,7 +1,10 @@
 //! What a folder of results says of each cell.
 
+pub(crate) mod folder;
+
+pub use folder::{Ending, Folder, FolderError, Line};
+
 use crate::environment::Environment;
-use crate::measure::{Ending, Folder, FolderError, Line};
 use crate::plan::{Cell, Plan, beside, is_own};
 use crate::statistics::{Pattern, Spread, outliers, pattern, spread};
 use headpond_whatif::Bins;

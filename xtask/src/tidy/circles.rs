@@ -30,16 +30,11 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 4] = [
+const STILL: [Still; 3] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
         why: "one engine holds the state of all paths, and they name its type",
-    },
-    Still {
-        folder: "crates/lab",
-        rooms: 5,
-        why: "results name the plan, the measurement and its surroundings",
     },
     Still {
         folder: "crates/raid",

@@ -1,9 +1,8 @@
 //! Requests a second by size and kind of request.
 
 use super::{Answer, distinct};
-use crate::measure::Ending;
 use crate::plan::{Load, Sweep};
-use crate::results::{CellResult, Results};
+use crate::results::{CellResult, Ending, Results};
 use headpond_report::{Grid, Tone, number};
 use serde_json::json;
 

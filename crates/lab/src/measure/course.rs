@@ -14,16 +14,15 @@ pub use settings::check_settings;
 
 use settings::Settings;
 
-use super::Surroundings;
 use super::fio::{Fio, FioError, Ground};
-use super::folder::{self, Ending, Folder, FolderError, Line};
 use super::in_process;
 use super::place::{self, PlaceError};
 use super::precondition::{PreconditionError, precondition};
 use super::stop::Stop;
 use super::virtual_time::{self, VirtualError};
-use crate::environment::Environment;
+use crate::environment::{Environment, Surroundings};
 use crate::plan::{Cell, Kind, Plan, Target};
+use crate::results::folder::{self, Ending, Folder, FolderError, Line};
 use headpond_whatif::rounds::Round;
 use std::collections::BTreeSet;
 use std::path::Path;

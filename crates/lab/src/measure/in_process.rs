@@ -1,10 +1,10 @@
 //! Rounds of cells on a real device, with requests of our own.
 
-use super::Surroundings;
 use super::bound::Bound;
 use super::fio::Ground;
 use super::stop::Stop;
 use super::virtual_time::{rounds, seed};
+use crate::environment::Surroundings;
 use crate::plan::{Cell, Plan};
 use headpond_block::{BlockDevice, Buffer, BufferPool, Runtime, Stability};
 use headpond_sim::Random;

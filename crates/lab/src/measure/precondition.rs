@@ -1,8 +1,8 @@
 //! Brings a real target into the state in which it is to be measured, whatever its loads are. What
 //! depends on the load is done by rounds that do not count, and by waiting for the steady state.
 
-use super::Surroundings;
 use super::fio::{Fio, FioError, Ground, fill};
+use crate::environment::Surroundings;
 use crate::plan::{Plan, Target};
 use headpond_block::{ByteRange, Request};
 use headpond_uring::{RunConfig, RunError, run};

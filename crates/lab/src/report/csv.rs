@@ -1,7 +1,6 @@
 //! A line for each cell, for tables of others.
 
-use crate::measure::Ending;
-use crate::results::{Latencies, Results, Summary};
+use crate::results::{Ending, Latencies, Results, Summary};
 
 const HEAD: &str = "cell,target,settings,rw,read_percent,block_bytes,jobs,depth,sync,rate,ending,rounds,\
     iops_median,iops_min,iops_max,mb_per_s_median,mean_ms,\

@@ -1,8 +1,7 @@
 //! Results for a terminal.
 
 use crate::answer::{all_within, answers, name_of};
-use crate::measure::Ending;
-use crate::results::{CellResult, Results, Summary};
+use crate::results::{CellResult, Ending, Results, Summary};
 use crate::statistics::{Interval, Pattern};
 use headpond_report::{Table, duration, number};
 

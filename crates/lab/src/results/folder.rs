@@ -1,7 +1,7 @@
 //! The folder that results are in: the plan, the surroundings, and one line for each round.
 
-use super::steady::Drift;
 use crate::plan::{Plan, PlanError};
+use crate::statistics::Drift;
 use headpond_whatif::rounds::Round;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -200,7 +200,7 @@ impl Folder {
 }
 
 /// The cells that are done; what failed is not.
-pub(super) fn done(lines: &[Line]) -> BTreeSet<usize> {
+pub(crate) fn done(lines: &[Line]) -> BTreeSet<usize> {
     let done = lines.iter().filter_map(|line| match line {
         Line::Done { ending: Ending::Failed { .. }, .. } => None,
         Line::Done { cell, .. } => Some(*cell),

@@ -5,9 +5,11 @@ mod median;
 mod outliers;
 mod pattern;
 mod ranks;
+mod steady;
 
 pub use knee::{Knee, at_budget, knee};
 pub use median::{Interval, Spread, median, spread};
 pub use outliers::outliers;
 pub use pattern::{Pattern, pattern};
 pub use ranks::{Verdict, adjust, differ};
+pub use steady::{Drift, drift};

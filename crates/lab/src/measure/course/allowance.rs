@@ -6,9 +6,8 @@
 //!   is over.
 
 use super::batch::row;
-use crate::measure::{Ending, Line};
 use crate::plan::{Cell, Plan};
-use crate::results::{mean_ms, own_jobs};
+use crate::results::{Ending, Line, mean_ms, own_jobs};
 use headpond_report::{duration, size};
 use headpond_whatif::rounds::Round;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,9 @@
 //! How many rounds there were, and whether that is enough.
 
 use super::allowance::Allowance;
-use crate::measure::Ending;
-use crate::measure::steady::{Drift, drift};
 use crate::plan::{Cell, Plan, RoundPlan};
-use crate::results::iops;
+use crate::results::{Ending, iops};
+use crate::statistics::{Drift, drift};
 use headpond_whatif::rounds::Round;
 
 /// Counts the rounds of cells that are measured together, and knows when it is enough or too much.

@@ -5,7 +5,8 @@
 //!   a served volume to what it had, anything else by the command that its target names for that.
 //! - What cannot be set back does not keep the rest from it.
 
-use super::{CourseError, Surroundings, Watcher};
+use super::{CourseError, Watcher};
+use crate::environment::Surroundings;
 use crate::plan::{ARRAYS, Cell, Plan, Target, plain};
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -2,7 +2,7 @@
 //! answers.
 
 use super::*;
-use crate::measure::Connected;
+use crate::environment::Connected;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
     BlockDevice, DeviceName, Geometry, LocalFuture, Request, RequestKind, Runtime, Submission,
