@@ -9,11 +9,11 @@ mod returning;
 mod signing;
 mod switching;
 
-use crate::cache_ills::CacheIll;
 use crate::expect::Excuses;
-use crate::faults::{Ill, Theme};
+use crate::faults::{CacheIll, Ill, Theme};
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine};
+use crate::offence::Offence;
 use crate::remains::Remains;
 use crate::steps::Step;
 use crate::tally::Tally;
@@ -22,7 +22,6 @@ use growing::is_latent;
 use headpond_cache::Mode;
 use headpond_sim::Random;
 use headpond_volume::CacheSettings;
-use headpond_witness::Verdict;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -37,33 +36,6 @@ const LIVES_MAX: u64 = 40;
 
 /// Between two lives of a case with an unreliable cache, one time in so many.
 const ROT_ONE_IN: u64 = 6;
-
-/// What a volume did that it must not.
-#[derive(Debug, thiserror::Error)]
-pub enum Offence {
-    #[error("a read broke the contract: {0}")]
-    Verdict(#[from] Box<Verdict>),
-    #[error("{reads} reads and {others} other requests failed, and no fault explains it")]
-    Errors { reads: u64, others: u64 },
-    #[error("the volume refused to open, and no fault explains it: {0}")]
-    Refused(String),
-    #[error("a command failed, and no fault explains it: {0}")]
-    Command(String),
-    #[error("the core has {found} bytes, where {expected} of them were promised")]
-    Size { found: u64, expected: u64 },
-    #[error("the volume could not be stopped, and no fault explains it: {0}")]
-    Stop(String),
-    #[error("a life did not end in half an hour of its time, {phase}: {picture}")]
-    Stuck { phase: &'static str, picture: String },
-    #[error("the case did not end in {seconds} s of real time")]
-    Endless { seconds: u64 },
-    #[error("nothing can go on: {0}")]
-    Stalled(String),
-    #[error("the case cannot be set up: {0}")]
-    Setup(String),
-    #[error("panic: {0}")]
-    Panic(String),
-}
 
 /// A case that went wrong.
 #[derive(Debug)]

@@ -8,10 +8,10 @@
 //!
 //! **Invariants**: nothing is drawn; two enumerations make the same runs.
 
-use crate::case::Offence;
 use crate::expect::Excuses;
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine, careful};
+use crate::offence::Offence;
 use crate::steps::switch_cache;
 use crate::tally::Tally;
 use crate::topology::{CacheShape, Topology};

@@ -6,7 +6,7 @@ mod copies;
 
 pub(crate) use copies::CopyBook;
 
-use crate::cache_ills::CacheIll;
+use crate::faults::CacheIll;
 use crate::faults::Ill;
 use crate::topology::Topology;
 use headpond_raid::{AssembleError, JournalWhen};

@@ -1,6 +1,9 @@
 //! The faults that a life may meet, and what a volume may do about each.
 
-use crate::cache_ills::CacheIll;
+mod cache_ills;
+
+pub(crate) use cache_ills::CacheIll;
+
 use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BLOCK_BYTES, ByteRange, RequestKind};

@@ -1,6 +1,7 @@
 //! Many cases, side by side on all processors.
 
-use crate::case::{Failure, Offence, run_case};
+use crate::case::{Failure, run_case};
+use crate::offence::Offence;
 use crate::scenarios::Scenario;
 use crate::tally::Tally;
 use std::cell::{Cell, RefCell};

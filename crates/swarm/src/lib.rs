@@ -17,29 +17,22 @@
 
 #![forbid(unsafe_code)]
 
-mod aim;
-mod cache_ills;
 mod case;
-mod copies;
-mod copy_count;
-mod cores;
 pub mod enumerate;
-mod exchanges;
 mod expect;
 mod faults;
-mod growth;
 mod hunt;
 mod life;
 mod machine;
-mod members;
+mod offence;
 mod remains;
-mod returns;
 pub mod scenarios;
 mod steps;
 mod tally;
 mod topology;
 
-pub use case::{Failure, Offence, run_case};
+pub use case::{Failure, run_case};
 pub use hunt::{Hunt, hunt, play};
+pub use offence::Offence;
 pub use tally::Tally;
 pub use topology::Topology;

@@ -1,13 +1,13 @@
 //! One life of a volume: from opening to a stop, a power cut, or the death of the program.
 
-use crate::cache_ills::CacheIll;
-use crate::case::Offence;
-use crate::copies::whole_copies;
 use crate::expect::Excuses;
+use crate::faults::CacheIll;
 use crate::faults::Ill;
 use crate::machine::{Absent, Disks, Image, Machine, careful};
+use crate::offence::Offence;
 use crate::remains::Remains;
-use crate::returns::is_whole;
+use crate::steps::is_whole;
+use crate::steps::whole_copies;
 use crate::steps::{Stage, Step};
 use crate::tally::Tally;
 use crate::topology::{BESIDE_BYTES, FURTHER};

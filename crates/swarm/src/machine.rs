@@ -1,23 +1,25 @@
 //! The disks of a case, which outlive the lives that use them.
 
+mod aim;
 mod copies;
+mod copy_count;
+mod growth;
 mod images;
 mod journals;
 mod pages;
 mod rot;
 
-pub(crate) use copies::{name as copy_name, on_disks};
+pub(crate) use aim::Aim;
 pub(crate) use images::{Disks, Image};
 pub(crate) use pages::{Face, Pages};
 
-use crate::aim::Aim;
-use crate::copy_count::CopyCount;
 use crate::faults::Damage;
-use crate::growth::Growth;
 use crate::tally::Tally;
 use crate::topology::{
     BESIDE_BYTES, CACHE, IDLE_MEMBERS, IdleCore, MIRROR, Topology, WINDOW_GROWS_BYTES,
 };
+use copy_count::CopyCount;
+use growth::Growth;
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{

@@ -1,13 +1,21 @@
 //! What happens beside the workload of a life: commands, and faults.
 
-use crate::aim::Aim;
-use crate::cache_ills::CacheIll;
-use crate::case::Offence;
-use crate::copies::CopyCommand;
-use crate::exchanges::Exchange;
+mod copies;
+mod copy_count;
+mod cores;
+mod exchanges;
+mod growth;
+mod members;
+mod returns;
+
+pub(crate) use copies::{CopyCommand, whole_copies};
+pub(crate) use exchanges::Exchange;
+pub(crate) use returns::is_whole;
+
 use crate::expect::Excuses;
-use crate::faults::Ill;
-use crate::machine::{Controls, Face, Machine, Pages};
+use crate::faults::{CacheIll, Ill};
+use crate::machine::{Aim, Controls, Face, Machine, Pages};
+use crate::offence::Offence;
 use crate::tally::Tally;
 use crate::topology::{
     draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion,

@@ -1,14 +1,15 @@
 //! What a case's volume is made of.
 
+mod copies;
 mod settings;
 
+pub(crate) use copies::{copy_name, on_disks};
 use settings::draw_cleaning;
 pub(crate) use settings::{
     draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion,
     draw_readahead, draw_settings,
 };
 
-use crate::machine::on_disks;
 use headpond_block::{ByteRange, Stability};
 use headpond_cache::{CleaningConfig, CleaningPolicy, EvictionPolicy, Mode};
 use headpond_raid::{

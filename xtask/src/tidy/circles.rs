@@ -30,7 +30,7 @@ struct Still {
 }
 
 /// Only ever lowered.
-const STILL: [Still; 3] = [
+const STILL: [Still; 2] = [
     Still {
         folder: "crates/cache",
         rooms: 9,
@@ -40,11 +40,6 @@ const STILL: [Still; 3] = [
         folder: "crates/raid",
         rooms: 5,
         why: "the superblock knows what it describes; the array makes what it creates",
-    },
-    Still {
-        folder: "crates/swarm",
-        rooms: 17,
-        why: "one machine holds what all steps act on, and they name its type",
     },
 ];
 

@@ -1,13 +1,13 @@
 //! What befalls the copies of a cache that lies on several devices, in all lives of a case.
 
-use super::{Case, Next, Offence};
-use crate::cache_ills::CacheIll;
-use crate::copies::CopyCommand;
-use crate::exchanges::Exchange;
+use super::{Case, Next};
 use crate::expect::Excuses;
-use crate::faults::Ill;
+use crate::faults::{CacheIll, Ill};
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine};
+use crate::offence::Offence;
+use crate::steps::CopyCommand;
+use crate::steps::Exchange;
 use crate::steps::Step;
 use headpond_sim::Random;
 use std::cell::RefCell;

@@ -1,10 +1,11 @@
 //! Lives in which a RAID 1 is given more copies, and gives some up.
 
 use super::growing::{draw_late_cut, draw_pace};
-use super::{Case, Next, Offence, is_latent};
+use super::{Case, Next, is_latent};
 use crate::faults::Ill;
 use crate::life::Order;
 use crate::machine::Machine;
+use crate::offence::Offence;
 use crate::steps::Step;
 use headpond_raid::Level;
 use headpond_volume::Pace;

@@ -1,9 +1,10 @@
 //! Lives in which the array is given more members.
 
-use super::{Case, Next, Offence};
+use super::{Case, Next};
 use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
+use crate::offence::Offence;
 use crate::steps::Step;
 use headpond_sim::Random;
 use headpond_volume::{Pace, Size};

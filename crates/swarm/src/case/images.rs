@@ -1,9 +1,10 @@
 //! A member, or the cache, is copied while a life goes on that is ended by a stop. Then the copy is
 //! put back: nothing old is read as new. The case itself goes on without it.
 
-use super::{Case, Offence, quiet};
+use super::{Case, quiet};
 use crate::expect::Excuses;
 use crate::machine::{Disks, Machine};
+use crate::offence::Offence;
 use crate::remains::Remains;
 use std::collections::BTreeSet;
 use std::time::Duration;

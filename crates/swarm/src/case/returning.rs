@@ -1,10 +1,11 @@
 //! Lives in which members are lost and come back.
 
 use super::growing::draw_late_cut;
-use super::{Case, Next, Offence, is_latent};
+use super::{Case, Next, is_latent};
 use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
+use crate::offence::Offence;
 use crate::steps::Step;
 use std::collections::BTreeSet;
 use std::time::Duration;

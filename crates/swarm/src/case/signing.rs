@@ -1,9 +1,10 @@
 //! Lives in which a scrub signs what it finds whole, others in which that is written to, and what
 //! changes underneath while nothing runs.
 
-use super::{Case, Next, Offence};
+use super::{Case, Next};
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
+use crate::offence::Offence;
 use crate::steps::Step;
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! Lives in which another core goes and comes.
 
 use super::growing::draw_late_cut;
-use super::{Case, Next, Offence};
+use super::{Case, Next};
 use crate::machine::Machine;
+use crate::offence::Offence;
 use crate::steps::Step;
 use headpond_witness::Workload;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! - Where a block of any copy has changed, whoever is filled after that may have been given it,
 //!   and is whole no more until the cache is made anew.
 
-use crate::cache_ills::CacheIll;
+use crate::faults::CacheIll;
 use std::collections::BTreeSet;
 
 /// The judge's book of the copies, by the indexes of their disks.

@@ -1,22 +1,17 @@
 //! The disks of a cache that lies on several.
 
 use super::{Absent, Controls, FAST, Machine};
-use crate::topology::{MEMBER_HEAD_BYTES, Topology};
+use crate::topology::{MEMBER_HEAD_BYTES, Topology, copy_name, on_disks};
 use headpond_block::decorators::FaultControl;
 use headpond_block::{BlockDevice, DeviceName, Geometry, Runtime};
 use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
 use headpond_sim::{Medium, Sim};
-use headpond_volume::{CacheDescription, MirrorDescription};
+use headpond_volume::CacheDescription;
 use std::rc::Rc;
 use uuid::Uuid;
 
 /// Disks beside those that the cache is made on.
 const FURTHER: usize = 2;
-
-/// What the description and the volume call a disk.
-pub(crate) fn name(index: usize) -> String {
-    format!("k{index}")
-}
 
 pub(super) fn blank(topology: &Topology) -> Vec<Rc<Medium>> {
     let (Some(count), Some(shape)) = (topology.copies(), &topology.cache) else {
@@ -25,7 +20,7 @@ pub(super) fn blank(topology: &Topology) -> Vec<Rc<Medium>> {
     let disk = |index| {
         let geometry = Geometry::of_size(MEMBER_HEAD_BYTES + shape.bytes);
         let geometry = Geometry { stability: shape.stability, ..geometry };
-        Rc::new(Medium::new(DeviceName::new(name(index)), geometry))
+        Rc::new(Medium::new(DeviceName::new(copy_name(index)), geometry))
     };
     (0..count + FURTHER).map(disk).collect()
 }
@@ -85,12 +80,4 @@ impl Machine {
         self.mirror.set(mirror);
         self.names_cache.set(true);
     }
-}
-
-/// The cache on these disks.
-pub(crate) fn on_disks(cache: CacheDescription, disks: &[usize], uuid: Uuid) -> CacheDescription {
-    let mut names = disks.iter().map(|index| name(*index));
-    let device = names.next().expect("a copy");
-    let mirror = MirrorDescription { uuid, copies: names.collect(), spares: Vec::new() };
-    CacheDescription { device, mirror: Some(mirror), ..cache }
 }

@@ -3,7 +3,7 @@
 //! It reads the disk as `docs/format.md` says that it lies there, and asks the engine nothing. What
 //! is expected of the volume afterwards does not depend on where the damage was.
 
-use crate::machine::Face;
+use super::Face;
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::record::{self, Record};
 use headpond_cache::format::slice_header::{HEADER_BYTES, SliceHeader};

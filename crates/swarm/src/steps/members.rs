@@ -1,8 +1,8 @@
 //! Commands that exchange members of the array, and the scrub of it.
 
-use crate::case::Offence;
+use super::{Stage, Step};
 use crate::machine::careful;
-use crate::steps::{Stage, Step};
+use crate::offence::Offence;
 use crate::topology::FURTHER;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayStatus, JournalError, MemberError, Occupied, ScrubReport};

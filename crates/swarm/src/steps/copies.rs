@@ -1,10 +1,10 @@
 //! Commands about the devices of a cache that lies on several.
 
-use crate::case::Offence;
-use crate::machine::{copy_name, on_disks};
-use crate::members::is_passing;
-use crate::returns::is_whole;
-use crate::steps::Stage;
+use super::Stage;
+use super::members::is_passing;
+use super::returns::is_whole;
+use crate::offence::Offence;
+use crate::topology::{copy_name, on_disks};
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayStatus, MemberError, Occupied};

@@ -1,6 +1,6 @@
 //! The faults of a cache device, and of one of several that a cache lies on.
 
-use crate::faults::Damage;
+use super::Damage;
 use headpond_block::RequestKind;
 use headpond_block::decorators::{Fault, FaultRule};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The command that takes the core away of which nothing is asked, or makes it anew.
 
-use crate::case::Offence;
+use super::{Stage, Step};
 use crate::machine::careful;
-use crate::steps::{Stage, Step};
+use crate::offence::Offence;
 use crate::topology::FURTHER;
 use headpond_raid::Occupied;
 use headpond_volume::{CreateOptions, Description, Keep, Keeping};

@@ -1,8 +1,8 @@
 //! Commands that put another cache in the place of the one there is, and the scrub of it.
 
-use crate::case::Offence;
+use super::Stage;
 use crate::machine::Machine;
-use crate::steps::Stage;
+use crate::offence::Offence;
 use headpond_block::BlockDevice;
 use headpond_raid::Occupied;
 use headpond_sim::Random;

@@ -1,7 +1,7 @@
 //! The command that has members come back that were out of use.
 
-use crate::case::Offence;
-use crate::steps::{Stage, Step};
+use super::{Stage, Step};
+use crate::offence::Offence;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, MemberError, Occupied, ReturnError};
 use headpond_volume::{ChangeMembersError, NewMember, ReturningMember};
