@@ -2,17 +2,16 @@
 
 use crate::answers::Versioned;
 use crate::operations::Operation;
-use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
+use crate::refusal::Refusal;
 use anyhow::{Context, Result, bail};
 use headpond_volume::check_name;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
@@ -21,14 +20,6 @@ use tokio::net::UnixStream;
 pub struct Client {
     volume: String,
     socket: PathBuf,
-}
-
-/// What the daemon says when it does not do what was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Refusal {
-    pub error: String,
-    /// The exit code that the command line ends with.
-    pub exit: u8,
 }
 
 impl Client {
@@ -114,24 +105,5 @@ impl Client {
             }
             _ => anyhow::Error::new(error).context(format!("{}", self.socket.display())),
         }
-    }
-}
-
-impl Refusal {
-    fn into_error(self) -> anyhow::Error {
-        let exit = match self.exit {
-            code if code == Exit::Refused as u8 => Exit::Refused,
-            code if code == Exit::Usage as u8 => Exit::Usage,
-            _ => Exit::Error,
-        };
-        Failure { exit, message: self.error }.into()
-    }
-}
-
-impl From<anyhow::Error> for Refusal {
-    fn from(error: anyhow::Error) -> Self {
-        let failure = error.downcast_ref::<Failure>();
-        let exit = failure.map_or(Exit::Error, |failure| failure.exit);
-        Self { error: told(&error), exit: exit as u8 }
     }
 }

@@ -10,6 +10,8 @@ pub mod client;
 pub mod operations;
 pub mod outcome;
 pub mod place;
+mod refusal;
 pub mod requests;
 
-pub use client::{Client, Refusal};
+pub use client::Client;
+pub use refusal::Refusal;

@@ -3,7 +3,7 @@
 use crate::answers::{
     Flushed, Recorded, RecordingStarted, Resized, Stats, Status, Stopped, Versioned,
 };
-use crate::client::Refusal;
+use crate::refusal::Refusal;
 use crate::requests::*;
 use headpond_cache::ScrubReport;
 use schemars::{JsonSchema, SchemaGenerator};

@@ -28,7 +28,7 @@ mod watch;
 pub use acts::{ActKind, ActStatus};
 pub use assembly::cores::StripesDiffer;
 pub use assembly::create::{CreateError, CreateOptions, Destroyed};
-pub use assembly::mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, bytes_on_copies};
+pub use assembly::mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, Mended, bytes_on_copies};
 pub use assembly::open::{
     Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
 };
@@ -69,4 +69,4 @@ pub use watch::alerts::{Alert, AlertKind, Risk};
 pub use watch::report::{
     CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,
 };
-pub use watch::status::{CacheStatus, CoreStatus, Mended, MirrorStatus, VolumeStats, VolumeStatus};
+pub use watch::status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};

@@ -2,8 +2,8 @@
 //!
 //! **Invariant**: whatever is wrong with a request, the answer is `{"schema", "error", "exit"}`.
 
-use crate::command::{ArrayCommand, Command, Reply};
 use super::{CONNECTIONS_MAX, DataThread};
+use crate::command::{ArrayCommand, Command, Reply};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;

@@ -20,7 +20,6 @@
 
 use crate::assembly::cores::{Core, Ground};
 use crate::description::{CacheDescription, Description, MirrorDescription, NAME_BYTES_MAX};
-use crate::watch::status::Mended;
 use headpond_block::decorators::WindowDevice;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
@@ -35,6 +34,8 @@ use headpond_raid::{
     CreateError, CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping,
     Tuning, WhenFull, erase, inspect, prepare,
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -52,6 +53,13 @@ const STRIP_BYTES: u32 = 16 << 10;
 pub struct CacheDevice {
     pub(crate) device: Rc<dyn BlockDevice>,
     pub(crate) mirror: Option<Rc<Mirror>>,
+}
+
+/// A device that was given what another copy had right, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Mended {
+    pub device: String,
+    pub times: u64,
 }
 
 /// Copies at work.

@@ -1,6 +1,7 @@
 //! Whether and how far to read ahead of sequential readers.
 
 use crate::Size;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The least degree of a stream; also the least that is read at once, but at the end of the device.
@@ -11,7 +12,7 @@ pub(crate) const DEGREE_MIN: u64 = 128 << 10;
 const DEGREE_MAX: Size = Size(8 << 20);
 
 /// Whether and how far to read ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadaheadPolicy {
     #[default]
@@ -19,7 +20,7 @@ pub enum ReadaheadPolicy {
     Off,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, try_from = "Parameters")]
 pub struct Readahead {
     pub policy: ReadaheadPolicy,
@@ -28,7 +29,7 @@ pub struct Readahead {
 }
 
 /// The same, unchecked.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Parameters {
     policy: ReadaheadPolicy,

@@ -3,7 +3,7 @@
 use crate::acts::ActStatus;
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::Core;
-use crate::assembly::mirror::{CACHE_COPIES, Mirror};
+use crate::assembly::mirror::{CACHE_COPIES, Mended, Mirror};
 use crate::assembly::ownership::OwnerStatus;
 use crate::description::{Description, FIRST_CORE};
 use crate::serving::metadata::CoreFileSystem;
@@ -114,13 +114,6 @@ pub struct MirrorStatus {
     pub at_risk_bytes: u64,
     /// Devices that were given what another copy had right.
     pub mended: Vec<Mended>,
-}
-
-/// A device that was given what another copy had right, and how often.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Mended {
-    pub device: String,
-    pub times: u64,
 }
 
 /// What a volume has done since it was opened, or its counters were reset.
