@@ -114,7 +114,7 @@ impl Span<'_> {
                 true => file.contains(&inner),
                 false => file.ends_with(&inner),
             };
-            file.starts_with(self.text) || is_it && self.crates.iter().any(|name| of_crate(name))
+            file.starts_with(self.text) || is_it && self.crates.iter().any(of_crate)
         })
     }
 }
