@@ -34,7 +34,8 @@ pub(crate) use core_flush::{CoreChanges, Unflushed};
 use crate::cleaning::{self, CleaningConfig, Courtesy, Depth, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
-use crate::line_map::Version;
+use crate::line_map::{Marks, State, Version};
+use crate::log::Log;
 use crate::types::{BlockRun, CoreBlock};
 use crate::under_way::{Failures, UnderWay};
 use batches::{Batch, Begun, Task};
@@ -178,6 +179,29 @@ impl Progress {
     fn note_ended(&self, number: u64, batch: &Batch) {
         self.blocks_under_way.set(self.blocks_under_way.get() - batch.len() as u64);
         self.under_way.borrow_mut().end(number);
+    }
+
+    /// Checks the counts, and that whatever counts as chosen is; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self, log: &Log) {
+        self.under_way.borrow().self_check();
+        let (in_flight, blocks) = (self.in_flight(), self.blocks_under_way.get());
+        assert!(blocks >= in_flight.into(), "each write carries a block");
+        assert_eq!(blocks == 0, in_flight == 0, "blocks are under way with writes");
+        let of_them = self.settling.get().max(self.relief.in_flight.get());
+        assert!(of_them <= in_flight, "each is one of the writes");
+        let is_in_order = self.round.borrow().iter().is_sorted_by_key(|version| version.block);
+        assert!(is_in_order, "a round ascends");
+        let is_chosen = |version: &Version| {
+            version.state == State::Dirty && version.marks.contains(Marks::CLEANING)
+        };
+        // In order, what cannot be read stays chosen until everything is walked again.
+        if self.is_at_rest() && !log.is_in_order() {
+            let chosen = log.map.iter().find(is_chosen).map(|version| version.block);
+            assert_eq!(chosen, None, "chosen, and nobody cleans it");
+        }
     }
 }
 
@@ -428,4 +452,34 @@ impl Drop for Drain<'_> {
 /// Of versions without gaps between them.
 fn run_of(versions: &[Version]) -> BlockRun {
     BlockRun { first: versions[0].block, count: versions.len() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slice::tests::lived;
+    use headpond_testkit::{Break, assert_trips};
+
+    fn some(engine: &Engine) -> Version {
+        engine.log.borrow().map.published(CoreBlock(0)).expect("it was written")
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_the_progress() {
+        let breaks: [Break<Rc<Engine>>; 6] = [
+            ("blocks are under way with writes", |it| it.cleaning.blocks_under_way.set(1)),
+            ("each write carries a block", |it| _ = it.cleaning.under_way.borrow_mut().begin()),
+            ("each is one of the writes", |it| it.cleaning.settling.set(1)),
+            ("each is one of the writes", |it| it.cleaning.relief.in_flight.set(1)),
+            ("a round ascends", |it| {
+                let later = Version { block: CoreBlock(7), ..some(it) };
+                it.cleaning.round.borrow_mut().extend([later, some(it)]);
+            }),
+            ("chosen, and nobody cleans it", |it| {
+                let version = some(it);
+                it.log.borrow_mut().choose(&version);
+            }),
+        ];
+        assert_trips(lived, |it| it.cleaning.self_check(&it.log.borrow()), &breaks);
+    }
 }

@@ -64,6 +64,17 @@ impl CoreFlushes {
         self.failures.since(failures)
     }
 
+    /// Checks the order of what was begun and answered; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where it is wrong.
+    pub(crate) fn self_check(&self) {
+        let (begun, answered) = (self.begun.get(), self.answered.get());
+        assert!(answered <= begun, "answered is what was begun");
+        assert!(!self.is_under_way.get() || answered < begun, "who is under way has no answer");
+        assert!(self.failures() <= answered, "each failure is an answer");
+    }
+
     fn begin(&self) -> Turn<'_> {
         self.is_under_way.set(true);
         self.begun.set(self.begun.get() + 1);
@@ -83,5 +94,30 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.is_under_way.set(false);
         self.0.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_flushes() {
+        let make = || {
+            let flushes = CoreFlushes::default();
+            flushes.begin().end(&Ok(()));
+            flushes
+        };
+        let breaks: [Break<CoreFlushes>; 3] = [
+            ("answered is what was begun", |it| it.answered.set(2)),
+            ("who is under way has no answer", |it| it.is_under_way.set(true)),
+            ("each failure is an answer", |it| {
+                let error = headpond_block::Cause::Gone;
+                let error = headpond_block::DeviceError::new(&"core".into(), error);
+                (0..2).for_each(|_| it.failures.note(&Err(error.clone())));
+            }),
+        ];
+        assert_trips(make, CoreFlushes::self_check, &breaks);
     }
 }

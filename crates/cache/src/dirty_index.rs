@@ -19,6 +19,8 @@
 //!
 //! **Source**: address-ordered destage as in STOW (ATC '09) and WOW (FAST '05).
 
+mod self_check;
+
 use crate::types::{BlockRun, CoreBlock};
 use smallvec::SmallVec;
 

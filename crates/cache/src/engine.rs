@@ -5,6 +5,8 @@
 //! - Whoever writes to the core holds the lock on the blocks; the cleaner too. Whoever only writes
 //!   to the log holds none: the order of records is the order of versions.
 
+mod self_check;
+
 use crate::admission::Admission;
 use crate::append::{InFlight, Queue, Verdict, Wanted};
 use crate::checkpoint::Announcement;

@@ -24,6 +24,7 @@ mod parts;
 mod reach;
 mod reinsert;
 mod room;
+mod self_check;
 mod stability;
 mod survey;
 mod tally;
@@ -52,7 +53,7 @@ use crate::cleaning::{Chunks, Throttle};
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
-use crate::line_map::{LineMap, Marks, State, Version};
+use crate::line_map::LineMap;
 use crate::ring::Ring;
 use crate::stats::{ClassStats, CoreStats, Counters};
 use crate::types::{
@@ -333,21 +334,6 @@ impl Log {
         self.unmap(run);
     }
 
-    /// Checks what is cheap to check only now and then; for tests and simulation.
-    ///
-    /// # Panics
-    /// Where an invariant does not hold.
-    pub fn self_check(&self) {
-        self.map.self_check();
-        assert!(self.ring.free() + self.ring.used() == self.layout.segments());
-        let is_behind = |version: Version| self.is_behind_head(version.slot, version.unit);
-        assert!(self.map.iter().all(is_behind), "mapped where the log goes on");
-        self.check_indexes();
-        self.check_eviction();
-        self.check_epochs();
-        self.ring.self_check();
-    }
-
     /// Whether a place is between the tail and the head.
     pub(crate) fn is_behind_head(&self, slot: SlotIndex, unit: u8) -> bool {
         let start = self.layout.position_of(slot, unit).0;
@@ -357,19 +343,6 @@ impl Log {
             true => is_after_tail && is_before_head,
             // Round the end.
             false => is_after_tail || is_before_head,
-        }
-    }
-
-    fn check_indexes(&self) {
-        let waits = |version: &Version| {
-            version.state == State::Dirty && !version.marks.contains(Marks::CLEANING)
-        };
-        for version in self.map.iter().filter(waits) {
-            let (block, marks) = (version.block, version.marks);
-            let is_known = self.dirty.contains(block) || self.replayed.contains(block);
-            assert!(is_known || !marks.contains(Marks::INDEXED), "{block:?} is never cleaned");
-            let is_known = self.replayed.contains(block) || !marks.contains(Marks::REPLAYED);
-            assert!(is_known, "{block:?} owes parity and is not cleaned unasked");
         }
     }
 

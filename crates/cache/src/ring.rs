@@ -168,6 +168,9 @@ impl Ring {
             assert!(self.first_record(segment) < self.first_record(next), "a tail names two");
             segment = next;
         }
+        assert!(self.position.0 <= self.end_of_head, "the log goes on behind its head");
+        let mut free = (0..self.free()).map(|by| self.ahead(self.after(self.head), by));
+        assert!(!free.any(|segment| self.is_pinned(segment)), "a free segment is being read");
     }
 
     pub fn is_pinned(&self, segment: SegmentIndex) -> bool {
@@ -179,6 +182,7 @@ impl Ring {
 mod tests {
     use super::*;
     use headpond_block::ByteRange;
+    use headpond_testkit::{Break, assert_trips};
 
     /// A ring whose only used segment has so many behind it, up to the end of the log.
     fn ring_before_the_end(behind: u32) -> (SliceLayout, Ring) {
@@ -188,6 +192,22 @@ mod tests {
         let start = SegmentIndex(count - 1 - behind);
         let ring = Ring::new(&layout, &firsts, start, start, layout.segment_start(start));
         (layout, ring)
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_a_ring() {
+        let make = || {
+            let (layout, mut ring) = ring_before_the_end(1);
+            (5..8).for_each(|record| ring.open_next(&layout, Sequence(record)));
+            ring
+        };
+        let breaks: [Break<Ring>; 4] = [
+            ("a tail names two", |ring| ring.used += 1),
+            ("a tail names two", |ring| ring.segments[0].first = Sequence(9)),
+            ("behind its head", |ring| ring.position.0 = ring.end_of_head + 1),
+            ("a free segment is being read", |ring| ring.pin(ring.after(ring.head()))),
+        ];
+        assert_trips(make, Ring::self_check, &breaks);
     }
 
     #[test]

@@ -312,7 +312,7 @@ fn check_requests([read, write]: [RequestStats; 2], bypass: BypassStats) {
     for side in [read, write] {
         let sum = side.serviced() + side.pass_through;
         assert_eq!(side.requests, sum, "each request counts once: {side:?}");
-        assert!(side.failed <= side.requests);
+        assert!(side.failed <= side.requests, "more failed than came: {side:?}");
     }
     let past = read.pass_through + write.pass_through;
     assert_eq!(past, bypass.total(), "each bypass has a reason: {bypass:?}");
@@ -456,4 +456,28 @@ pub struct SliceStats {
     /// All of `memory`.
     pub memory_bytes: u64,
     pub memory: MemoryStats,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_requests_that_do_not_add_up() {
+        let make = || {
+            let mut stats = ClassStats::default();
+            (stats.read.requests, stats.read.hits) = (3, 2);
+            stats.read.pass_through = 1;
+            stats.bypass.count(BypassReason::Sequential);
+            stats
+        };
+        let breaks: [Break<ClassStats>; 4] = [
+            ("each request counts once", |it| it.read.hits += 1),
+            ("each request counts once", |it| it.write.requests += 1),
+            ("more failed than came", |it| it.read.failed = 4),
+            ("each bypass has a reason", |it| it.bypass.count(BypassReason::Sequential)),
+        ];
+        assert_trips(make, ClassStats::self_check, &breaks);
+    }
 }

@@ -51,6 +51,17 @@ impl UnderWay {
     pub fn count(&self) -> u32 {
         self.count
     }
+
+    /// Checks the count, and where the oldest begins; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one of them is wrong.
+    pub fn self_check(&self) {
+        let under_way = self.has_ended.iter().filter(|has_ended| !**has_ended).count();
+        assert_eq!(self.count as usize, under_way, "counted is what has not ended");
+        assert_ne!(self.has_ended.front(), Some(&true), "the oldest has not ended");
+        assert!(self.has_ended.len() as u64 <= self.next, "numbers begin at zero");
+    }
 }
 
 /// Attempts at something, of which several may be under way; who relies on those before it waits
@@ -104,6 +115,11 @@ impl Attempts {
         self.failures.count()
     }
 
+    /// As [`UnderWay::self_check`].
+    pub fn self_check(&self) {
+        self.under_way.borrow().self_check();
+    }
+
     /// Waits for those that have begun by now.
     ///
     /// # Errors
@@ -133,6 +149,23 @@ impl Drop for Attempt<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_what_is_under_way() {
+        let make = || {
+            let mut under_way = UnderWay::new(7);
+            (0..3).for_each(|_| _ = under_way.begin());
+            under_way.end(8);
+            under_way
+        };
+        let breaks: [Break<UnderWay>; 3] = [
+            ("what has not ended", |it| it.count += 1),
+            ("the oldest has not ended", |it| (it.has_ended[0], it.count) = (true, 1)),
+            ("numbers begin at zero", |it| it.next = 2),
+        ];
+        assert_trips(make, UnderWay::self_check, &breaks);
+    }
 
     #[test]
     fn the_oldest_under_way_holds_back_those_that_ended_before_it() {

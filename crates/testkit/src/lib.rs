@@ -1,5 +1,5 @@
 //! What every crate's tests share: skipping loudly, finding tools and sample files, scratch
-//! directories, memory that is counted or scarce.
+//! directories, memory that is counted or scarce, breaks that a `self_check` has to notice.
 //!
 //! A test that lacks something on this machine says so with [`skip!`] and ends. libtest knows no
 //! such outcome and calls the test passed, so the skip is also written to the file named by
@@ -14,10 +14,12 @@
 //! **Not here**: test data makers and oracles; they belong to the crate whose words they use. No
 //! crate may depend on this one outside `[dev-dependencies]`; `cargo xtask tidy` checks it.
 
+mod breaks;
 mod find;
 mod memory;
 mod skip;
 
+pub use breaks::{Break, assert_trips};
 pub use find::{shared, tool};
 pub use memory::{CountedMemory, ScarceMemory};
 pub use skip::skip;

@@ -118,6 +118,11 @@ impl Admission {
         all
     }
 
+    /// As [`HitCounts::self_check`].
+    pub fn self_check(&self) {
+        self.counts.iter().for_each(HitCounts::self_check);
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         self.counts.as_ref().map_or(0, HitCounts::memory_bytes)
     }

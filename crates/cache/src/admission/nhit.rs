@@ -33,15 +33,37 @@ impl HitCounts {
     /// One more request for a block; how many there were, as far as is remembered.
     pub fn count(&mut self, block: CoreBlock) -> u32 {
         assert!(block.0 < 1 << (64 - COUNT_BITS), "block numbers fit beside a count");
-        let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let sets = self.sets.len();
-        let set = &mut self.sets[hash as usize & (sets - 1)];
+        let at = self.set_of(block);
+        let set = &mut self.sets[at];
         let known = set.iter().position(|entry| *entry != 0 && entry >> COUNT_BITS == block.0);
         let count = known.map_or(0, |at| set[at] & COUNT_MAX);
         let count = (count + 1).min(COUNT_MAX);
         set[..=known.unwrap_or(WAYS - 1)].rotate_right(1);
         set[0] = block.0 << COUNT_BITS | count;
         count as u32
+    }
+
+    /// Checks that each block is counted once, in its set; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one is not.
+    pub fn self_check(&self) {
+        for (index, set) in self.sets.iter().enumerate() {
+            let used = set.iter().position(|entry| *entry == 0).unwrap_or(WAYS);
+            assert!(set[used..].iter().all(|entry| *entry == 0), "what is empty comes last");
+            for (at, entry) in set[..used].iter().enumerate() {
+                let block = entry >> COUNT_BITS;
+                assert_eq!(self.set_of(CoreBlock(block)), index, "a block in another's set");
+                assert_ne!(entry & COUNT_MAX, 0, "a block that nobody asked for");
+                let mut before = set[..at].iter();
+                assert!(before.all(|other| other >> COUNT_BITS != block), "a block counted twice");
+            }
+        }
+    }
+
+    fn set_of(&self, block: CoreBlock) -> usize {
+        let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        hash as usize & (self.sets.len() - 1)
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -52,6 +74,7 @@ impl HitCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
 
     #[test]
@@ -61,6 +84,26 @@ mod tests {
         assert_eq!(counts.count(CoreBlock(0)), 1, "block 0 is a block like others");
         (0..2000).for_each(|_| assert!(counts.count(CoreBlock(5)) > 3));
         assert_eq!(counts.count(CoreBlock(5)), 1023);
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_counts() {
+        let make = || {
+            let mut counts = HitCounts::for_blocks(64);
+            (0..9).for_each(|block| _ = counts.count(CoreBlock(block)));
+            counts
+        };
+        fn full(counts: &mut HitCounts) -> &mut Set {
+            counts.sets.iter_mut().find(|set| set[1] != 0).expect("two of nine blocks share one")
+        }
+        let breaks: [Break<HitCounts>; 5] = [
+            ("what is empty comes last", |it| full(it)[0] = 0),
+            ("a block in another's set", |it| it.sets.swap(0, 1)),
+            ("nobody asked for", |it| full(it)[0] &= !COUNT_MAX),
+            ("a block counted twice", |it| full(it)[1] = full(it)[0]),
+            ("a block counted twice", |it| full(it)[0] = full(it)[1] + 1),
+        ];
+        assert_trips(make, HitCounts::self_check, &breaks);
     }
 
     #[test]
@@ -83,6 +126,7 @@ mod tests {
                 twin.insert(0, (block, count));
                 twin.truncate(WAYS);
                 prop_assert_eq!(counts.count(CoreBlock(block)), count);
+                counts.self_check();
             }
         }
     }

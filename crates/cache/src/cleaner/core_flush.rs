@@ -6,7 +6,7 @@ use crate::log::{Formed, Log};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::{Buffer, DeviceError, Outcome, Request, RequestFlags};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -105,6 +105,23 @@ impl Unflushed {
         self.covered.remove(&flush).unwrap_or_default()
     }
 
+    /// Checks that whatever the core has and has not flushed is known here, so that it becomes
+    /// clean; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where something is not.
+    pub fn self_check(&self, log: &Log) {
+        assert!(self.flushed <= self.begun, "a flush ends that has begun");
+        let is_under_way = |flush: &u64| *flush <= self.begun;
+        assert!(self.covered.keys().all(is_under_way), "a flush covers what has begun");
+        let rows = self.covered.values().flatten().chain(&self.rows);
+        let known: BTreeSet<_> = rows.flat_map(|row| still_written(log, row)).collect();
+        for version in log.map.iter().filter(|version| version.state == State::Written) {
+            let is_known = known.contains(&(version.block, version.slot));
+            assert!(is_known, "{:?} is written, and never clean", version.block);
+        }
+    }
+
     fn take_all(&mut self) -> impl Iterator<Item = Written> + use<> {
         let covered = std::mem::take(&mut self.covered);
         covered.into_values().flatten().chain(std::mem::take(&mut self.rows))
@@ -137,6 +154,12 @@ impl CoreChanges {
 
     fn cover(&self, made: u64) {
         self.flushed.set(self.flushed.get().max(made));
+    }
+
+    /// # Panics
+    /// Where more is flushed than was made.
+    pub fn self_check(&self) {
+        assert!(self.flushed.get() <= self.made.get(), "flushed is what was made");
     }
 }
 
@@ -499,4 +522,40 @@ fn still_written(log: &Log, row: &Written) -> impl Iterator<Item = (CoreBlock, S
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
     log.map.state_of(slot, block) == State::Written && log.first_at(slot) == first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slice::tests::lived;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_was_written_and_never_becomes_clean() {
+        let check = |it: &Rc<Engine>| {
+            it.written.borrow().self_check(&it.log.borrow());
+            it.core_changes.self_check();
+        };
+        let breaks: [Break<Rc<Engine>>; 5] = [
+            ("is written, and never clean", |it| {
+                let mut log = it.log.borrow_mut();
+                let slot = log.map.published(CoreBlock(0)).expect("it was written").slot;
+                log.map.set_state(slot, State::Written);
+            }),
+            ("is written, and never clean", |it| {
+                let mut log = it.log.borrow_mut();
+                let slot = log.map.published(CoreBlock(0)).expect("it was written").slot;
+                log.map.set_state(slot, State::Written);
+                // What lay there before.
+                let (block, first) = (CoreBlock(0), Sequence(0));
+                it.remember_row(Written { block, slot, count: 1, is_through: false, first });
+            }),
+            ("a flush ends that has begun", |it| _ = it.written.borrow_mut().end_flush(1)),
+            ("a flush covers what has begun", |it| {
+                it.written.borrow_mut().covered.insert(1, Vec::new());
+            }),
+            ("flushed is what was made", |it| it.core_changes.cover(1)),
+        ];
+        assert_trips(lived, check, &breaks);
+    }
 }

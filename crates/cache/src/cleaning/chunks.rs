@@ -95,6 +95,24 @@ impl Chunks {
         bucket.chunks.iter().find(counts).map(|(chunk, _)| *chunk)
     }
 
+    /// Checks that each chunk is found where its count has it; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one is not.
+    pub fn self_check(&self) {
+        let mut valid = [0; BUCKETS];
+        for (chunk, state) in &self.states {
+            assert_eq!(state.bucket, bucket_of(state.dirty), "{chunk:?} is in another's bucket");
+            assert!(state.bucket > 0, "{chunk:?} has nothing dirty");
+            let entries = &self.buckets[usize::from(state.bucket)].chunks;
+            let is_it = |entry: &&(Chunk, u32)| **entry == (*chunk, state.stamp);
+            assert_eq!(entries.iter().filter(is_it).count(), 1, "{chunk:?} has one entry");
+            valid[usize::from(state.bucket)] += 1;
+        }
+        let counted = self.buckets.each_ref().map(|bucket| bucket.valid);
+        assert_eq!(counted, valid, "buckets count their chunks");
+    }
+
     fn move_to(&mut self, chunk: Chunk, from: u8, to: u8) {
         self.stamp = self.stamp.wrapping_add(1);
         if from > 0 {
@@ -141,6 +159,7 @@ fn bucket_of(dirty: u32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -162,6 +181,22 @@ mod tests {
         assert_eq!(chunks.dirtiest(), Some(Chunk(3)));
         (0..CHUNK_BLOCKS / 10 + 1).filter(|it| *it != 1).for_each(|it| chunks.remove(block(3, it)));
         assert_eq!(chunks.dirtiest(), Some(Chunk(7)));
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_chunks() {
+        let make = || {
+            let mut chunks = Chunks::default();
+            [7, 3].into_iter().for_each(|chunk| chunks.add(block(chunk, 0)));
+            chunks
+        };
+        let breaks: [Break<Chunks>; 4] = [
+            ("is in another's bucket", |it| it.states.get_mut(&Chunk(3)).unwrap().dirty = 9999),
+            ("has one entry", |it| it.states.get_mut(&Chunk(3)).unwrap().stamp += 9),
+            ("has one entry", |it| _ = it.buckets[1].chunks.pop_front()),
+            ("buckets count their chunks", |it| it.buckets[1].valid += 1),
+        ];
+        assert_trips(make, Chunks::self_check, &breaks);
     }
 
     proptest! {
@@ -187,6 +222,7 @@ mod tests {
                 prop_assert_eq!(found.map_or(0.0, share), best);
                 let dirty = naive.values().filter(|dirty| **dirty > 0).count();
                 prop_assert_eq!(chunks.states.len(), dirty);
+                chunks.self_check();
                 for bucket in &chunks.buckets {
                     prop_assert!(bucket.chunks.len() <= 2 * bucket.valid + LEFT_OVER_MIN);
                 }

@@ -7,7 +7,7 @@
 //! groups, each with its own lists and target, whose ghosts share the memory.
 
 use super::directory::{At, Directory};
-use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
+use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold, residents_in};
 use crate::types::CoreLine;
 
 /// Resident, asked for once.
@@ -181,5 +181,20 @@ impl Policy for Arc {
     fn memory(&self) -> PolicyMemory {
         let all = self.directory.memory_bytes();
         PolicyMemory { queues: all / 2, ghosts: all - all / 2 }
+    }
+
+    fn self_check(&self, residents: &dyn Residents) {
+        self.directory.self_check();
+        for (group, target) in (0..).map(Group).zip(&self.targets) {
+            let found = [T1, T2, B1, B2].map(|list| {
+                let lines = self.directory.lines(list_of(group, list));
+                residents_in(lines, group, residents, Heat::is_resident)
+            });
+            let is_held = [T1, T2].map(|list| self.len(group, list));
+            assert_eq!(found, [is_held[T1], is_held[T2], 0, 0], "residents are in their lists");
+            let held = residents.held(group).all;
+            assert_eq!(found[T1] + found[T2], held, "residents are in their lists");
+            assert!(*target <= self.capacity, "a target is within the capacity");
+        }
     }
 }

@@ -61,6 +61,10 @@ impl Directory {
         self.free == NONE
     }
 
+    pub fn lists(&self) -> usize {
+        self.lists.len()
+    }
+
     pub fn len(&self, list: usize) -> u64 {
         self.lists[list].len
     }
@@ -122,6 +126,39 @@ impl Directory {
         self.free = at;
     }
 
+    /// The lines of a list, the least recently used first.
+    pub fn lines(&self, list: usize) -> impl Iterator<Item = CoreLine> {
+        let some = |at: u32| (at != NONE).then_some(at);
+        let newer = move |at: &u32| some(self.node(*at).newer);
+        let chain = std::iter::successors(some(self.lists[list].oldest), newer);
+        chain.take(self.nodes.len() + 1).map(|at| CoreLine(self.node(at).word & LINE_MASK))
+    }
+
+    /// Checks that each line is found, and in the list that it names; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one is not.
+    pub fn self_check(&self) {
+        let mut listed = 0;
+        for (index, list) in self.lists.iter().enumerate() {
+            assert_eq!(self.lines(index).count() as u64, list.len, "a list is as long as it says");
+            let (mut at, mut newer) = (list.newest, NONE);
+            while at != NONE {
+                let node = self.node(at);
+                let line = CoreLine(node.word & LINE_MASK);
+                assert_eq!(self.find(line), Some(At(at)), "a line of a list is found");
+                assert_eq!(self.list_of(At(at)), index, "a line names its list");
+                assert_eq!({ node.newer }, newer, "a list is the same from both ends");
+                (listed, newer, at) = (listed + 1, at, node.older);
+            }
+            assert_eq!(newer, list.oldest, "a list is the same from both ends");
+        }
+        let next = |at: &u32| Some(self.node(*at).next).filter(|next| *next != NONE);
+        let free = std::iter::successors(Some(self.free).filter(|at| *at != NONE), next);
+        let free = free.take(self.nodes.len() + 1).count();
+        assert_eq!(listed + free, self.nodes.len(), "each place is in a list or free");
+    }
+
     fn node(&self, at: u32) -> Node {
         self.nodes[at as usize]
     }
@@ -155,5 +192,28 @@ impl Directory {
     fn bucket(&self, line: CoreLine) -> usize {
         let hash = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 32) as usize & (self.heads.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_lists() {
+        let make = || {
+            let mut directory = Directory::new(16, 2);
+            (0..12).for_each(|line| directory.push(line as usize % 2, CoreLine(line)));
+            directory
+        };
+        let breaks: [Break<Directory>; 5] = [
+            ("as long as it says", |it| it.lists[0].len -= 1),
+            ("is found", |it| it.heads.fill(NONE)),
+            ("a line names its list", |it| it.nodes[2].word |= 1 << LIST_SHIFT),
+            ("the same from both ends", |it| it.nodes[4].older = 0),
+            ("in a list or free", |it| it.free = NONE),
+        ];
+        assert_trips(make, Directory::self_check, &breaks);
     }
 }

@@ -1,7 +1,7 @@
 //! First in, first out: what entered longest ago leaves, whatever it was asked for.
 
 use super::lanes::{Lane, Lanes};
-use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
+use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max, residents_in};
 use crate::types::CoreLine;
 
 pub struct Fifo {
@@ -67,5 +67,14 @@ impl Policy for Fifo {
 
     fn memory(&self) -> PolicyMemory {
         PolicyMemory { queues: self.lanes.memory_bytes(), ghosts: 0 }
+    }
+
+    fn self_check(&self, residents: &dyn Residents) {
+        self.lanes.self_check(self.queues.iter());
+        for (group, queue) in (0..).map(Group).zip(&self.queues) {
+            let found =
+                residents_in(self.lanes.lines(queue), group, residents, Heat::is_resident);
+            assert_eq!(found, residents.held(group).all, "residents are in their queue");
+        }
     }
 }

@@ -141,6 +141,19 @@ impl Ghosts {
         }
     }
 
+    /// Checks that what is remembered left one after the other; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where it did not.
+    pub fn self_check(&self) {
+        let turns = (0..self.count).flat_map(|at| &self.bucket(at)[TURNS]);
+        let mut turns: Vec<u32> = turns.copied().filter(|turn| self.counts(*turn)).collect();
+        assert!(!self.is_empty || turns.is_empty(), "what is empty remembers nothing");
+        turns.sort_unstable();
+        assert!(turns.is_sorted_by(|one, next| one < next), "two left at once");
+        assert!(!turns.contains(&self.turn), "one is remembered that has not left");
+    }
+
     /// Whether who had this turn is still one of the last.
     #[inline]
     fn counts(&self, turn: u32) -> bool {
@@ -193,6 +206,7 @@ impl Ghosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -218,8 +232,29 @@ mod tests {
                 twin.push_front(line);
                 twin.truncate(capacity as usize);
                 prop_assert!(twin.iter().all(|line| ghosts.contains(*line)));
+                ghosts.self_check();
             }
         }
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_ghosts() {
+        let make = || {
+            let mut ghosts = Ghosts::new(8, 1 << 20);
+            (0..30).for_each(|line| ghosts.insert(CoreLine(line)));
+            ghosts
+        };
+        fn newest(ghosts: &mut Ghosts) -> &mut u32 {
+            let newest = ghosts.turn - 1;
+            ghosts.words.iter_mut().find(|word| **word == newest).expect("the last one that left")
+        }
+        let breaks: [Break<Ghosts>; 4] = [
+            ("what is empty remembers nothing", |it| it.is_empty = true),
+            ("two left at once", |it| *newest(it) -= 1),
+            ("one is remembered that has not left", |it| it.turn -= 1),
+            ("one is remembered that has not left", |it| *newest(it) += 1),
+        ];
+        assert_trips(make, Ghosts::self_check, &breaks);
     }
 
     #[test]

@@ -136,6 +136,46 @@ impl Lanes {
         is_there.then(|| self.entry(Place { entry, ..lane.front }))
     }
 
+    /// What is in a queue, first to last.
+    ///
+    /// # Panics
+    /// Where it is not as long as it says, or does not end where it says.
+    pub fn lines(&self, lane: &Lane) -> Vec<CoreLine> {
+        let mut place = lane.front;
+        let mut step = |_| {
+            if place.entry == self.chunk_entries {
+                place = Place { chunk: self.next[place.chunk as usize], entry: 0 };
+            }
+            assert!(place.chunk != NONE, "a queue ends before its end");
+            let line = self.entry(place);
+            place.entry += 1;
+            line
+        };
+        let lines = (0..lane.len).map(&mut step).collect();
+        assert_eq!(place, lane.back, "a queue is as long as it says");
+        lines
+    }
+
+    /// Checks that these, which are all queues, share the memory; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an entry or a chunk is lost.
+    pub fn self_check<'a>(&self, lanes: impl Iterator<Item = &'a Lane>) {
+        let (mut len, mut chunks) = (0, self.chunks_from(self.free));
+        for lane in lanes {
+            len += lane.len;
+            chunks += self.chunks_from(lane.front.chunk);
+        }
+        assert_eq!(len, self.len, "the queues have all entries");
+        assert_eq!(chunks, self.next.len(), "each chunk is in one queue or free");
+    }
+
+    fn chunks_from(&self, chunk: u32) -> usize {
+        let next = |chunk: &u32| Some(self.next[*chunk as usize]).filter(|next| *next != NONE);
+        let chain = std::iter::successors(Some(chunk).filter(|chunk| *chunk != NONE), next);
+        chain.take(self.next.len() + 1).count()
+    }
+
     #[inline]
     fn entry(&self, place: Place) -> CoreLine {
         let (at, shift) = self.offset(place);
@@ -177,6 +217,7 @@ fn bytes_of(entries: u64, bits: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -199,8 +240,32 @@ mod tests {
                 }
                 prop_assert_eq!(ours[lane].len(), twins[lane].len() as u64);
                 prop_assert_eq!(lanes.is_full(), twins[0].len() + twins[1].len() == 40);
+                lanes.self_check(ours.iter());
+                prop_assert!(lanes.lines(&ours[lane]).iter().eq(&twins[lane]));
             }
         }
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_queues() {
+        type All = (Lanes, [Lane; 2]);
+        let make = || {
+            let (mut lanes, mut ours) = (Lanes::new(40, 2, 64), [Lane::new(), Lane::new()]);
+            (0..20).for_each(|line| lanes.push(&mut ours[line as usize % 2], CoreLine(line)));
+            (lanes, ours)
+        };
+        let check = |(lanes, ours): &All| {
+            lanes.self_check(ours.iter());
+            ours.iter().for_each(|lane| _ = lanes.lines(lane));
+        };
+        let breaks: [Break<All>; 5] = [
+            ("the queues have all entries", |(lanes, _)| lanes.len += 1),
+            ("each chunk is in one queue", |(lanes, _)| lanes.free = NONE),
+            ("each chunk is in one queue", |(lanes, _)| lanes.next[lanes.free as usize] = 0),
+            ("as long as it says", |(_, ours)| ours[0].back.entry -= 1),
+            ("as long as it says", |(_, ours)| ours[0].front.entry += 1),
+        ];
+        assert_trips(make, check, &breaks);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Least recently used: what was asked for longest ago leaves.
 
 use super::directory::Directory;
-use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
+use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold, residents_in};
 use crate::types::CoreLine;
 
 pub struct Lru {
@@ -48,5 +48,15 @@ impl Policy for Lru {
 
     fn memory(&self) -> PolicyMemory {
         PolicyMemory { queues: self.directory.memory_bytes(), ghosts: 0 }
+    }
+
+    fn self_check(&self, residents: &dyn Residents) {
+        self.directory.self_check();
+        for (list, group) in (0..self.directory.lists()).zip((0..).map(Group)) {
+            let lines = self.directory.lines(list);
+            let found = residents_in(lines, group, residents, Heat::is_resident);
+            assert_eq!(found, residents.held(group).all, "residents are in their list");
+            assert_eq!(found, self.directory.len(list), "nobody else is");
+        }
     }
 }

@@ -266,6 +266,24 @@ pub trait Policy {
     fn remove(&mut self, _line: CoreLine) {}
 
     fn memory(&self) -> PolicyMemory;
+
+    /// Checks that each resident has its place in a queue, so that it can leave; for tests and
+    /// simulation.
+    ///
+    /// # Panics
+    /// Where one has none.
+    fn self_check(&self, residents: &dyn Residents);
+}
+
+/// How many lines that a queue names are resident in it, by their marks.
+fn residents_in(
+    named: impl IntoIterator<Item = CoreLine>,
+    group: Group,
+    residents: &dyn Residents,
+    is_in_it: impl Fn(Heat) -> bool,
+) -> u64 {
+    let named: std::collections::BTreeSet<CoreLine> = named.into_iter().collect();
+    named.into_iter().filter(|line| is_in_it(residents.heat(*line, group))).count() as u64
 }
 
 /// Not resident any more.

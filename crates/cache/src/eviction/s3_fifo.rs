@@ -12,7 +12,7 @@
 
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};
-use super::{Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max};
+use super::{Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max, residents_in};
 use crate::types::CoreLine;
 
 /// Share of the small queue.
@@ -199,6 +199,21 @@ impl Policy for S3Fifo {
     fn memory(&self) -> PolicyMemory {
         let queues = self.lanes.memory_bytes();
         PolicyMemory { queues, ghosts: self.ghosts.memory_bytes() }
+    }
+
+    fn self_check(&self, residents: &dyn Residents) {
+        let lanes = self.queues.iter().flat_map(|queues| [&queues.small, &queues.main]);
+        self.lanes.self_check(lanes);
+        self.ghosts.self_check();
+        let is_in_small = |heat: Heat| heat.is_resident() && !heat.is_in_main();
+        for (group, Queues { small, main }) in (0..).map(Group).zip(&self.queues) {
+            let [small, main] = [small, main].map(|lane| self.lanes.lines(lane));
+            let held = residents.held(group);
+            let found = residents_in(small, group, residents, is_in_small);
+            assert_eq!(found, held.small(), "residents are in the small queue");
+            let found = residents_in(main, group, residents, Heat::is_in_main);
+            assert_eq!(found, held.main, "residents are in the main queue");
+        }
     }
 }
 

@@ -117,6 +117,21 @@ impl Shadows {
         self.shadows.iter().map(each).sum()
     }
 
+    /// Checks the policies against their samples; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one does not fit.
+    pub fn self_check(&self) {
+        assert!(self.requests < self.window, "a window ends");
+        for shadow in &self.shadows {
+            let mut held = Held::default();
+            shadow.residents.heats.values().for_each(|heat| held.add(*heat));
+            assert_eq!(held, shadow.residents.held, "a sample counts its residents");
+            assert!(shadow.misses <= self.requests, "only what is asked for is missed");
+            shadow.cache.self_check(&shadow.residents);
+        }
+    }
+
     fn compare(&mut self, current: EvictionPolicy) -> Option<EvictionPolicy> {
         self.windows += 1;
         self.requests = 0;
@@ -209,6 +224,23 @@ fn hash(line: CoreLine) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_shadows() {
+        let make = || {
+            let mut shadows = Shadows::new(64, 1 << 20);
+            (0..200).for_each(|line| _ = shadows.access(CoreLine(line), EvictionPolicy::Lru));
+            shadows
+        };
+        let breaks: [Break<Shadows>; 4] = [
+            ("a window ends", |it| it.requests = it.window),
+            ("counts its residents", |it| it.shadows[0].residents.held.all += 1),
+            ("only what is asked for", |it| it.shadows[1].misses += 1),
+            ("residents are in", |it| it.shadows[1].residents.set(CoreLine(0), Heat::SMALL)),
+        ];
+        assert_trips(make, Shadows::self_check, &breaks);
+    }
 
     /// Rounds through a little more than the cache holds, which recency is worst at; and what is
     /// asked for again at once beside what never is.

@@ -5,6 +5,7 @@ use super::shares::Room;
 use super::{ClassKey, EvictionPolicy, Group, Heat, Held, Hits, Policy, Residents, Shares};
 use crate::classes::{ClassId, Classes};
 use crate::types::CoreLine;
+use headpond_testkit::{Break, assert_trips};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -246,6 +247,7 @@ proptest! {
             }
             ours.access(CoreLine(block), class);
             ours.shares.self_check(&ours.marks);
+            ours.policy.self_check(&ours.marks);
             prop_assert!(ours.marks.heats.len() as u64 <= capacity);
             let is_gone = |(other, _): &(&u64, _)| {
                 **other != block && !ours.marks.heats.contains_key(*other)
@@ -266,6 +268,23 @@ proptest! {
         }
         prop_assert_eq!(ours.policy.memory(), memory, "bounded");
     }
+}
+
+#[test]
+fn check_notices_a_group_that_holds_more_than_its_share() {
+    let make = || {
+        let classes = classes_of(&[(1, 50), (2, 30)]);
+        let mut ours = Ours::new(EvictionPolicy::Fifo, &classes, 10);
+        (0..5).for_each(|block| ours.access(CoreLine(block), 0));
+        (5..8).for_each(|block| ours.access(CoreLine(block), 1));
+        ours
+    };
+    let breaks: [Break<Ours>; 3] = [
+        ("holds 6 of 5", |it| it.marks.set(CoreLine(9), it.group(0), Heat::SMALL)),
+        ("holds 4 of 3", |it| it.marks.set(CoreLine(0), it.group(1), Heat::SMALL)),
+        ("holds 5 of 1", |it| it.shares = Shares::new(&classes_of(&[(1, 10), (2, 30)]), 10).unwrap()),
+    ];
+    assert_trips(make, |ours| ours.shares.self_check(&ours.marks), &breaks);
 }
 
 #[test]

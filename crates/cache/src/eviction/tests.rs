@@ -4,6 +4,7 @@ use super::shadow::{Sample, access};
 use super::twins::twin;
 use super::{EvictionPolicy, Group, Heat, Policy, Residents};
 use crate::types::CoreLine;
+use headpond_testkit::{Break, assert_trips};
 use headpond_trace::{Demand, Op, ReadOptions, TraceReader, TraceRecord};
 use proptest::prelude::*;
 use std::path::Path;
@@ -46,7 +47,32 @@ proptest! {
             expected.sort_unstable();
             prop_assert_eq!(marked(&residents, blocks), expected, "step {}", index);
             prop_assert!(residents.held(Group::FIRST).all <= capacity as u64);
+            if index % 16 == 0 {
+                ours.self_check(&residents);
+            }
         }
+    }
+}
+
+#[test]
+fn check_notices_residents_that_no_policy_can_evict() {
+    for policy in EvictionPolicy::PLAIN {
+        type Cache = (Box<dyn Policy>, Sample);
+        let make = || {
+            let (mut ours, mut residents) = (policy.make(8, CORE_LINES, 1), Sample::new(8));
+            (0..12).for_each(|line| _ = access(&mut *ours, CoreLine(line), &mut residents));
+            (ours, residents)
+        };
+        let check = |(ours, residents): &Cache| ours.self_check(residents);
+        let breaks: [Break<Cache>; 3] = [
+            ("residents are in", |(_, residents)| residents.set(CoreLine(99), Heat::SMALL)),
+            ("residents are in", |(_, residents)| residents.set(CoreLine(98), Heat::MAIN)),
+            ("residents are in", |(ours, residents)| {
+                _ = ours.insert(CoreLine(97), Group::FIRST, &mut Sample::new(8));
+                residents.set(CoreLine(96), Heat::SMALL);
+            }),
+        ];
+        assert_trips(make, check, &breaks);
     }
 }
 

@@ -17,6 +17,8 @@
 //!
 //! **Not here**: what the states of places mean for each other.
 
+#[cfg(test)]
+mod check_tests;
 mod side_by_side;
 
 use super::buckets::Buckets;
@@ -472,10 +474,11 @@ impl Extents {
             let mut at = self.buckets.head(bucket);
             while at != NONE {
                 let span = self.span(at);
-                assert_eq!(self.bucket(span.block), bucket);
-                assert!(self.buckets.is_marked(bucket, span.block >> self.shift));
+                assert_eq!(self.bucket(span.block), bucket, "an extent in another's bucket");
+                let is_marked = self.buckets.is_marked(bucket, span.block >> self.shift);
+                assert!(is_marked, "a bucket knows its lines");
                 assert!(!self.is_vacant(&span), "an extent without a mapped place");
-                assert_eq!(self.at_place(span.place), Some(at));
+                assert_eq!(self.at_place(span.place), Some(at), "an extent is found by place");
                 for place in span.place..span.end_place() {
                     assert!(covered.insert(place), "two extents cover a place");
                 }
@@ -485,14 +488,14 @@ impl Extents {
         let is_covered = |place: &u32| covered.contains(place) || !self.tag(*place).is_mapped();
         assert!((0..self.places()).all(|place| is_covered(&place)), "mapped without an extent");
         let used = (0..self.windows).filter(|window| self.is_linked(*window)).count() as u32;
-        assert_eq!(linked, used + self.pool() - self.free_len);
-        assert_eq!(linked, self.linked_len);
+        assert_eq!(linked, used + self.pool() - self.free_len, "what is in use is linked");
+        assert_eq!(linked, self.linked_len, "linked extents are counted");
         let (mut at, mut free) = (self.free, 0);
         while at != NONE {
-            assert!(!self.is_linked(at));
+            assert!(!self.is_linked(at), "a free extent is linked");
             (free, at) = (free + 1, self.link_of_pool(at).next);
         }
-        assert_eq!(free, self.free_len);
+        assert_eq!(free, self.free_len, "free extents are counted");
     }
 
     #[inline]

@@ -462,10 +462,10 @@ impl LineMap {
                 held_clean += self.clean_beside(at);
                 assert!(self.published_of(at).is_some(), "a bearer without anything published");
             } else {
-                assert_eq!(heat, Heat::NONE);
+                assert_eq!(heat, Heat::NONE, "a mark of a line that is not resident");
             }
         }
-        assert_eq!((held, held_clean), (self.held, self.held_clean));
+        assert_eq!((held, held_clean), (self.held, self.held_clean), "residents are counted");
     }
 }
 

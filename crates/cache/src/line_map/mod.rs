@@ -28,6 +28,8 @@ mod publishing;
 mod records;
 mod span;
 #[cfg(test)]
+mod check_tests;
+#[cfg(test)]
 mod tests;
 mod version;
 mod waiting;
@@ -383,13 +385,14 @@ impl LineMap {
                 assert!(published.insert(version.block), "two published versions of a block");
             }
             let newest = self.newest(version.block).expect("a mapped block is found");
-            assert_eq!(newest.block, version.block);
+            assert_eq!(newest.block, version.block, "found is what was asked for");
             if version.marks.contains(Marks::REPLAYED) {
                 let debtor = self.published(version.block).filter(|it| it.state == State::Dirty);
-                assert!(debtor.is_some_and(|it| it.marks.contains(Marks::REPLAYED)));
+                let owes = debtor.is_some_and(|it| it.marks.contains(Marks::REPLAYED));
+                assert!(owes, "parity is owed for what readers get");
             }
         }
-        assert_eq!(counts, self.counts);
+        assert_eq!(counts, self.counts, "the map counts its versions");
         self.check_heat();
         self.check_classes();
         self.check_cores();

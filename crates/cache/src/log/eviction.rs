@@ -424,5 +424,7 @@ impl Log {
     pub(super) fn check_eviction(&self) {
         assert!(self.map.residents() <= self.eviction.capacity, "more residents than there may be");
         self.check_shares();
+        self.eviction.policy.self_check(&self.map);
+        self.eviction.shadows.iter().for_each(Shadows::self_check);
     }
 }

@@ -342,12 +342,17 @@ impl Log {
     pub fn check_epochs(&self) {
         let Some(epochs) = &self.epochs else { return };
         let by_block = epochs.kept.keys().map(|(age, block)| (*block, *age));
-        assert!(by_block.collect::<BTreeSet<_>>() == epochs.kept_blocks);
+        let is_found = by_block.collect::<BTreeSet<_>>() == epochs.kept_blocks;
+        assert!(is_found, "what is kept is found by block");
         assert!(epochs.ends.iter().is_sorted(), "epochs end one after the other");
+        let first = epochs.ends.front().copied().unwrap_or(self.age_now());
+        assert!(epochs.mark <= first, "the core has all before the first end");
+        assert!(epochs.ends.back().is_none_or(|last| *last <= self.age_now()), "no end is to come");
         let oldest = self.ring.first_record(self.ring.tail());
         for ((age, block), kept) in &epochs.kept {
             assert!(age.segment >= oldest, "{block:?} is kept in a segment that is free");
-            assert_eq!((kept.version.block, self.age_of(kept.version.slot)), (*block, *age));
+            let is_of = (kept.version.block, self.age_of(kept.version.slot));
+            assert_eq!(is_of, (*block, *age), "what is kept lies where it did");
         }
     }
 
@@ -458,5 +463,32 @@ impl FlushEpochs {
     fn waits_before(&self, end: Age) -> bool {
         let mut before = self.kept.range(..(end, CoreBlock(0)));
         before.any(|(_, kept)| kept.progress == Progress::Waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::self_check::tests::lived;
+    use headpond_testkit::{Break, assert_trips};
+
+    fn of(log: &mut Log) -> &mut FlushEpochs {
+        log.epochs.as_mut().expect("they are kept apart")
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_epochs() {
+        let breaks: [Break<Log>; 6] = [
+            ("what is kept is found by block", |log| _ = of(log).kept_blocks.pop_first()),
+            ("what is kept is found by block", |log| _ = of(log).kept.pop_last()),
+            ("one after the other", |log| of(log).ends.push_back(Age::default())),
+            ("all before the first end", |log| of(log).mark.slot = 99),
+            ("no end is to come", |log| of(log).ends.back_mut().unwrap().slot += 99),
+            ("lies where it did", |log| {
+                let kept = of(log).kept.values_mut().next().expect("something was superseded");
+                kept.version.slot.0 += 1;
+            }),
+        ];
+        assert_trips(lived, Log::check_epochs, &breaks);
     }
 }

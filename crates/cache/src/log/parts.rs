@@ -14,7 +14,7 @@
 
 use super::{Intake, Log, Purpose};
 use crate::format::record::EntryKind;
-use crate::line_map::{State, Version};
+use crate::line_map::{Marks, State, Version};
 use crate::types::{BlockRun, CoreBlock, Sectors, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, defect};
@@ -236,6 +236,19 @@ impl Log {
         }
     }
 
+    pub(super) fn check_parts(&self) {
+        let Parts { rows, sweep_from } = &self.parts;
+        assert!(rows.len() <= sweep_from + 1, "rows that count no more are swept");
+        for (slot, row) in rows {
+            let bytes = row.part.data.as_ref().map_or(BLOCK_BYTES as usize, Buffers::len_bytes);
+            assert_eq!(bytes as u64, BLOCK_BYTES, "a part has room for its block");
+            let Some(version) = self.version_of(*slot, row) else { continue };
+            let is_for_cleaner =
+                version.target == State::Dirty && version.marks.contains(Marks::INDEXED);
+            assert!(!is_for_cleaner, "{:?} is there in part, and cleaned whole", row.block);
+        }
+    }
+
     /// What a version holds, where it is a part and memory has it.
     pub(crate) fn data_of_part(&self, version: &Version) -> Option<Buffers> {
         self.part_of(version)?.data.clone()
@@ -260,5 +273,36 @@ impl Log {
         if let Some(row) = row.filter(|row| row.is_of(version, first)) {
             row.part.data = Some(data.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::self_check::tests::lived;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_parts() {
+        fn row(log: &mut Log) -> &mut Row {
+            log.parts.rows.values_mut().next().expect("a block is there in part")
+        }
+        let breaks: [Break<Log>; 4] = [
+            ("count no more are swept", |log| {
+                let others = lived().parts.rows.into_iter();
+                log.parts.rows.extend(others.map(|(slot, row)| (SlotIndex(slot.0 + 1), row)));
+            }),
+            ("has room for its block", |log| row(log).part.data = Some(Buffers::new())),
+            ("and cleaned whole", |log| {
+                let slot = *log.parts.rows.keys().next().expect("a block is there in part");
+                log.map.mark(slot, Marks::INDEXED);
+            }),
+            ("and cleaned whole", |log| {
+                let indexed = log.map.published(CoreBlock(0)).expect("it was written");
+                let part = row(log).part.clone();
+                log.put_part(CoreBlock(0), indexed.slot, part);
+            }),
+        ];
+        assert_trips(lived, Log::check_parts, &breaks);
     }
 }

@@ -104,4 +104,18 @@ impl Log {
     pub fn void_done(&mut self, sequence: Sequence) {
         self.voids.retain(|void| *void != sequence);
     }
+
+    pub(super) fn check_stability(&self) {
+        let (next, newest) = (self.next(), self.promises.newest());
+        assert!(self.flush_mark < self.settled(), "a promise of what is not settled");
+        let carries = self.carried_mark <= self.flush_mark && self.carried_promise <= newest;
+        assert!(carries, "a record carries what is not so yet");
+        let comes_later = |sequence: &Sequence| *sequence >= next;
+        assert!(!comes_later(&self.newest_data), "data of a record that is still to come");
+        assert!(!self.voids.iter().any(comes_later), "a record is void that is still to come");
+        assert!(self.tail <= next, "the tail is ahead of the log");
+        let (order, head) = (self.ring_order(self.stable.0), self.ring_order(self.ring.head()));
+        let is_behind = order < head || order == head && self.stable.1 <= self.ring.position();
+        assert!(is_behind, "stable behind the head");
+    }
 }
