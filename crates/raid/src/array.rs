@@ -56,6 +56,7 @@ mod runs;
 mod scratch;
 mod scrub;
 mod second_half;
+mod self_check;
 mod spares;
 mod status;
 mod sweep;

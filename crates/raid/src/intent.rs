@@ -319,6 +319,23 @@ impl IntentBitmap {
         PageWrite { number, bytes, bits }
     }
 
+    /// Checks the pages, and the regions that are kept beside them; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        let regions = self.pages.len() as u64 * PAGE_BITS;
+        let kept = [&self.touched, &self.touched_before, &self.settling];
+        let named = kept.into_iter().flatten().chain(self.writes_in_flight.keys());
+        assert!(named.into_iter().all(|region| *region < regions), "a region without a page");
+        let is_counted = |count: &u32| *count > 0;
+        assert!(self.writes_in_flight.values().all(is_counted), "a write that has ended");
+        for page in &self.pages {
+            let is_free = page.is_written || page.stable.iter().all(|word| *word == 0);
+            assert!(is_free, "stable on members that have no page");
+        }
+    }
+
     fn is_busy(&self, region: u64) -> bool {
         self.writes_in_flight.contains_key(&region)
             || self.touched.contains(&region)
@@ -373,10 +390,29 @@ fn decode(array: Uuid, number: usize, bytes: &[u8]) -> Result<(u64, Vec<u64>), P
 mod tests {
     use super::*;
     use crate::level::Level;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
 
     fn bitmap() -> IntentBitmap {
         IntentBitmap::new(Uuid::from_u128(7), 1000, 10)
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_a_bitmap() {
+        let make = || {
+            let mut bitmap = bitmap();
+            bitmap.begin(Stripe(3)..=Stripe(25));
+            let page = bitmap.next_urgent().expect("regions were marked");
+            bitmap.written(page);
+            bitmap
+        };
+        let breaks: [Break<IntentBitmap>; 4] = [
+            ("a region without a page", |it| _ = it.touched.insert(PAGE_BITS)),
+            ("a region without a page", |it| it.pages.clear()),
+            ("a write that has ended", |it| *it.writes_in_flight.get_mut(&1).unwrap() -= 1),
+            ("members that have no page", |it| it.pages[0].is_written = false),
+        ];
+        assert_trips(make, IntentBitmap::self_check, &breaks);
     }
 
     fn at(stripe: u64) -> RangeInclusive<Stripe> {

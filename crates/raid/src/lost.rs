@@ -115,6 +115,16 @@ impl LostBlocks {
         runs(bits).map(|(start, end)| self.bytes_of(start, end))
     }
 
+    /// Checks what bounds the list; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        assert!(self.groups.values().all(|bits| *bits != 0), "each group has a block on the list");
+        assert!(self.groups.len() <= GROUPS_MAX, "the list fits a member");
+        assert!(self.block_bytes.is_power_of_two(), "blocks are what can be addressed");
+    }
+
     /// The listed blocks of a range, by groups.
     fn bits_in(&self, range: ByteRange) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (first, last) = self.groups_of(range);
@@ -177,6 +187,7 @@ fn runs_of(first: u64, mut bits: u64) -> impl Iterator<Item = (u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -184,6 +195,21 @@ mod tests {
 
     fn blocks(start: u64, count: u64) -> ByteRange {
         ByteRange::at(start * BLOCK, count * BLOCK)
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_a_list() {
+        let make = || {
+            let mut list = LostBlocks::new(512);
+            list.insert(&[blocks(3, 200)]).expect("there is room");
+            list
+        };
+        let breaks: [Break<LostBlocks>; 3] = [
+            ("each group has a block", |it| it.groups.values_mut().for_each(|bits| *bits = 0)),
+            ("fits a member", |it| it.groups.extend((0..=GROUPS_MAX as u64).map(|at| (at, 1)))),
+            ("what can be addressed", |it| it.block_bytes += 1),
+        ];
+        assert_trips(make, LostBlocks::self_check, &breaks);
     }
 
     proptest! {
@@ -205,6 +231,7 @@ mod tests {
                         twin.retain(|block| !(start..start + count).contains(block));
                     }
                 }
+                list.self_check();
             }
             prop_assert_eq!(list.bytes(), twin.len() as u64 * BLOCK);
             let ranges: Vec<ByteRange> = list.ranges().collect();

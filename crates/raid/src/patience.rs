@@ -159,6 +159,13 @@ impl Spells {
         self.count(now)
     }
 
+    /// # Panics
+    /// Where they are not kept in their order, or too many are.
+    pub fn self_check(&self) {
+        assert!(self.begun.iter().is_sorted(), "one spell after the other");
+        assert!(self.begun.len() <= Self::KEPT_MAX, "so many are told apart and no more");
+    }
+
     /// How many there have been within [`WINDOW`].
     pub fn count(&self, now: Instant) -> u32 {
         self.begun.iter().filter(|begun| now.since(**begun) <= WINDOW).count() as u32

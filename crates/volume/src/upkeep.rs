@@ -164,6 +164,23 @@ impl Upkeep {
         self.shared.on_grown.replace(Some(tell));
     }
 
+    /// Checks what is under way, and what is not tried again; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self, array: &Rc<Array>) {
+        let Shared { failures, under_way, .. } = &*self.shared;
+        assert!(Rc::ptr_eq(array, &self.shared.array), "it works on the array of its core");
+        let failures = failures.borrow();
+        for (at, (work, _)) in failures.iter().enumerate() {
+            let is_first = failures[..at].iter().all(|(other, _)| other != work);
+            assert!(is_first, "{work:?} has failed twice, and was not to be tried again");
+        }
+        let under_way = under_way.get().map(|under_way| under_way.work);
+        let has_failed = under_way.is_some_and(|work| self.shared.has_failed(work));
+        assert!(!has_failed, "{under_way:?} has failed, and goes on");
+    }
+
     /// Stops the work after its present step, or lets it go on, also where it had failed.
     pub fn pause(&self, is_paused: bool) {
         self.shared.is_paused.set(is_paused);
@@ -449,5 +466,45 @@ impl Shared {
                 (done * strip_bytes, rows * strip_bytes)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+    use crate::volume::self_check::tests::lived;
+    use headpond_block::Cause;
+    use headpond_testkit::{Break, assert_trips};
+
+    /// A volume, and the array that is worked on.
+    type Kept = (Volume, Rc<Array>);
+
+    fn fail(volume: &Volume) {
+        let failed = (Work::Scrub, DeviceError::new(&"m0".into(), Cause::Gone));
+        volume.cores().first().upkeep.shared.failures.borrow_mut().push(failed);
+    }
+
+    #[test]
+    fn check_notices_work_that_goes_on_though_it_has_failed() {
+        let make = || {
+            let volume = lived();
+            let array = Rc::clone(&volume.cores().first().array);
+            (volume, array)
+        };
+        let breaks: [Break<Kept>; 3] = [
+            ("has failed twice", |(it, _)| (0..2).for_each(|_| fail(it))),
+            ("has failed, and goes on", |(it, _)| {
+                fail(it);
+                let (work, since) = (Work::Scrub, Instant::START);
+                let under_way = UnderWay { work, since, done_bytes: 0 };
+                it.cores().first().upkeep.shared.under_way.set(Some(under_way));
+            }),
+            ("on the array of its core", |(it, array)| {
+                *array = it.cores().arrays().pop().expect("it has two");
+            }),
+        ];
+        let check = |(it, array): &Kept| it.cores().first().upkeep.self_check(array);
+        assert_trips(make, check, &breaks);
     }
 }

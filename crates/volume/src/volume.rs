@@ -6,6 +6,7 @@ pub(crate) mod kept;
 mod notes;
 pub(crate) mod open;
 pub(crate) mod promises;
+pub(crate) mod self_check;
 mod vouch;
 
 use crate::acts::Begun;
@@ -482,14 +483,6 @@ impl Volume {
         self.cores().stop(owner).await?;
         self.ownership.release().await;
         Ok(())
-    }
-
-    /// Checks the invariants of the cache; for tests and simulation.
-    ///
-    /// # Panics
-    /// Where one does not hold.
-    pub fn self_check(&self) {
-        self.caches().for_each(|cached| cached.slices.iter().for_each(Slice::self_check));
     }
 }
 

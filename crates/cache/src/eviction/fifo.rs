@@ -1,7 +1,9 @@
 //! First in, first out: what entered longest ago leaves, whatever it was asked for.
 
 use super::lanes::{Lane, Lanes};
-use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max, residents_in};
+use super::{
+    Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max, residents_in,
+};
 use crate::types::CoreLine;
 
 pub struct Fifo {
@@ -72,8 +74,7 @@ impl Policy for Fifo {
     fn self_check(&self, residents: &dyn Residents) {
         self.lanes.self_check(self.queues.iter());
         for (group, queue) in (0..).map(Group).zip(&self.queues) {
-            let found =
-                residents_in(self.lanes.lines(queue), group, residents, Heat::is_resident);
+            let found = residents_in(self.lanes.lines(queue), group, residents, Heat::is_resident);
             assert_eq!(found, residents.held(group).all, "residents are in their queue");
         }
     }

@@ -12,7 +12,9 @@
 
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};
-use super::{Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max, residents_in};
+use super::{
+    Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max, residents_in,
+};
 use crate::types::CoreLine;
 
 /// Share of the small queue.

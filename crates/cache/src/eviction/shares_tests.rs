@@ -282,7 +282,9 @@ fn check_notices_a_group_that_holds_more_than_its_share() {
     let breaks: [Break<Ours>; 3] = [
         ("holds 6 of 5", |it| it.marks.set(CoreLine(9), it.group(0), Heat::SMALL)),
         ("holds 4 of 3", |it| it.marks.set(CoreLine(0), it.group(1), Heat::SMALL)),
-        ("holds 5 of 1", |it| it.shares = Shares::new(&classes_of(&[(1, 10), (2, 30)]), 10).unwrap()),
+        ("holds 5 of 1", |it| {
+            it.shares = Shares::new(&classes_of(&[(1, 10), (2, 30)]), 10).unwrap()
+        }),
     ];
     assert_trips(make, |ours| ours.shares.self_check(&ours.marks), &breaks);
 }

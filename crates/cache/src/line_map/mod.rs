@@ -18,6 +18,8 @@
 //! **Not here**: I/O, the order of reclaim, which blocks to clean.
 
 mod buckets;
+#[cfg(test)]
+mod check_tests;
 mod class_table;
 mod core_table;
 mod extents;
@@ -27,8 +29,6 @@ mod places;
 mod publishing;
 mod records;
 mod span;
-#[cfg(test)]
-mod check_tests;
 #[cfg(test)]
 mod tests;
 mod version;

@@ -65,6 +65,17 @@ impl Doubts {
         }
     }
 
+    /// Checks the count; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where it is wrong.
+    pub fn self_check(&self) {
+        let words = self.words.borrow();
+        assert!(words.values().all(|word| *word != 0), "each word has a doubt");
+        let count: u64 = words.values().map(|word| u64::from(word.count_ones())).sum();
+        assert_eq!(count, self.count.get(), "doubts are counted");
+    }
+
     fn remove(&self, blocks: std::ops::Range<u64>) {
         let mut words = self.words.borrow_mut();
         let near = blocks.start / WORD_BLOCKS..blocks.end.div_ceil(WORD_BLOCKS);
@@ -179,6 +190,22 @@ impl Array {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_doubts() {
+        let make = || {
+            let doubts = Doubts::default();
+            doubts.add(60..70);
+            doubts
+        };
+        let breaks: [Break<Doubts>; 3] = [
+            ("doubts are counted", |it| it.count.set(9)),
+            ("doubts are counted", |it| _ = it.words.borrow_mut().pop_first()),
+            ("each word has a doubt", |it| _ = it.words.borrow_mut().insert(7, 0)),
+        ];
+        assert_trips(make, Doubts::self_check, &breaks);
+    }
 
     #[test]
     fn doubts_are_added_and_ended_across_words_and_counted_once() {

@@ -113,6 +113,23 @@ impl Recorder {
         issued.clone()
     }
 
+    /// Checks what was changed against what was recorded; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self) {
+        assert!(self.recorded.get() <= self.changes.get(), "recorded is what was changed");
+        let (record, issued) = (self.record.borrow(), self.issued.borrow());
+        assert_eq!(record.event_count, issued.event_count, "both are of one event");
+        let is_same = (record.uuid, record.level) == (issued.uuid, issued.level);
+        assert!(is_same, "an event is of another array");
+    }
+
+    /// What the members say about the array, where nothing is left to record.
+    pub(super) fn recorded(&self) -> Option<std::cell::Ref<'_, ArrayRecord>> {
+        (self.is_settled() && !self.busy.get()).then(|| self.issued.borrow())
+    }
+
     fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
         self.wants_seal.set(true);
@@ -368,5 +385,25 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.busy.set(false);
         self.0.progress.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_what_is_wrong_with_the_record() {
+        let breaks: [Break<Array>; 3] = [
+            ("recorded is what was changed", |it| it.recorder.recorded.set(1 << 40)),
+            ("both are of one event", |it| it.recorder.record.borrow_mut().event_count += 1),
+            ("an event is of another array", |it| {
+                it.recorder.issued.borrow_mut().uuid = Uuid::nil();
+            }),
+        ];
+        assert_trips(lived, |it| it.recorder.self_check(), &breaks);
     }
 }

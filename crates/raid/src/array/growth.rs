@@ -109,6 +109,22 @@ impl Growth {
         self.former.as_ref().filter(|_| !self.is_done.get())
     }
 
+    /// Checks the position against what the members say, where that is settled; for tests and
+    /// simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self, array: &Array) {
+        let (moved, staged) = (self.moved_rows.get(), self.staged_rows.get());
+        assert!(staged <= moved && moved <= array.layout.rows(), "what is staged has moved");
+        let (recorded, is_done) = (array.recorder.recorded(), self.is_done.get());
+        let growth = recorded.map(|issued| issued.growth);
+        assert!(!is_done || growth.is_none_or(|it| it.is_none()), "an array grows no more");
+        if let Some(Some(RecordedGrowth::Next { moved_rows, .. })) = growth {
+            assert!(moved <= moved_rows, "nothing is served from where a cut would not find it");
+        }
+    }
+
     /// Has the last so many rows up to the position, or up to the end of a step, lie staged.
     fn stage(&self, rows: u64) {
         self.stage_rows(self.moved_rows.get() - rows, rows);
@@ -398,5 +414,29 @@ impl Array {
         let size_bytes = self.layout.array_bytes();
         self.geometry.change(Geometry { size_bytes, ..self.geometry().clone() });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_a_position_that_a_cut_would_not_find() {
+        fn of(array: &Array) -> &Growth {
+            array.growth.as_ref().expect("it grows")
+        }
+        let breaks: [Break<Array>; 4] = [
+            ("from where a cut would not find it", |it| {
+                of(it).moved_rows.set(of(it).moved_rows.get() + 1);
+            }),
+            ("what is staged has moved", |it| of(it).staged_rows.set(1 << 40)),
+            ("what is staged has moved", |it| of(it).moved_rows.set(1 << 40)),
+            ("an array grows no more", |it| of(it).is_done.set(true)),
+        ];
+        assert_trips(growing, |it| of(it).self_check(it), &breaks);
     }
 }

@@ -22,6 +22,7 @@ use std::rc::Rc;
 
 use headpond_block::{BlockDevice, Buffers, ByteRange, Cause, DeviceError, Outcome};
 
+use super::failure::Recorder;
 use super::gate::{Closed, Entry, Gate};
 use super::journal::{Changes, Journal, Lease, Room};
 use super::{Array, Member};
@@ -100,6 +101,30 @@ impl Guard {
 
     fn is_lacking(&self, group: usize) -> bool {
         self.lacking.borrow()[group]
+    }
+
+    /// Checks who goes through the journal by what the members say, where that is settled; for
+    /// tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self, layout: &Layout, recorder: &Recorder) {
+        let journal = self.journal.borrow();
+        journal.iter().for_each(|journal| journal.self_check());
+        let is_told = |record: &ArrayRecord| record.journal.is_some_and(|it| it.is_lost);
+        let is_lost = journal.is_none() && self.is_loss_recorded.get();
+        assert!(!is_lost || is_told(&recorder.record()), "a journal is lost and not called so");
+        assert_eq!(self.lacking.borrow().len(), layout.groups(), "each group lacks one or not");
+        let groups = layout.groups() as u32;
+        let vouched = self.vouched.checked_shr(groups).unwrap_or(0);
+        assert_eq!(vouched, 0, "a group is vouched for that there is not");
+        let Some(issued) = recorder.recorded() else { return };
+        let is_known = self.is_loss_recorded.get() == is_told(&issued);
+        assert!(is_known, "the loss of a journal is recorded or not");
+        let lacking = lacking(&issued, layout);
+        let goes_through = |(group, lacks): (usize, bool)| !lacks || self.is_lacking(group);
+        let all = lacking.into_iter().enumerate().all(goes_through);
+        assert!(all, "a group lacks a member and passes its journal by");
     }
 }
 
@@ -475,5 +500,31 @@ impl Array {
         let journal = self.recorder.record().journal.expect("the array has a journal");
         let floor = if journal.is_lost { label.epoch } else { 0 };
         journal.epoch.max(floor) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_groups_that_pass_their_journal_by() {
+        fn of(array: &Array) -> &Guard {
+            array.guard.as_ref().expect("it has a journal")
+        }
+        let breaks: [Break<Array>; 5] = [
+            ("passes its journal by", |it| of(it).lacking.borrow_mut().fill(false)),
+            ("each group lacks one or not", |it| of(it).lacking.borrow_mut().push(false)),
+            ("is recorded or not", |it| of(it).is_loss_recorded.set(true)),
+            ("a journal is lost and not called so", |it| {
+                of(it).journal.replace(None);
+                of(it).is_loss_recorded.set(true);
+            }),
+            ("vouched for that there is not", |it| it.guard.as_mut().unwrap().vouched = 2),
+        ];
+        assert_trips(lived, |it| of(it).self_check(&it.layout, &it.recorder), &breaks);
     }
 }

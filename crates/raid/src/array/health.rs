@@ -139,6 +139,23 @@ impl Health {
         self.is_condemned.set(true);
     }
 
+    /// Checks what is counted of its answers; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where it does not agree.
+    pub(super) fn self_check(&self) {
+        let (slow, late) = (self.slow_total.get(), self.late_total.get());
+        assert!(self.slow.get() <= slow, "slow now is what was slow");
+        assert!(late <= slow, "late is what was slow before");
+        self.slow_spells.borrow().self_check();
+        self.late_spells.borrow().self_check();
+    }
+
+    /// Slow reads under way.
+    pub(super) fn slow_reads(&self) -> u64 {
+        self.slow.get()
+    }
+
     /// An operation failed. What a device does not do is no error of it.
     #[cold]
     pub(super) fn note_error(&self, kind: RequestKind, error: &DeviceError) {
@@ -201,5 +218,27 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.health.queued.set(self.health.queued.get() - self.cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+
+    #[test]
+    fn check_notices_answers_that_are_counted_wrong() {
+        let make = || {
+            let health = Health::default();
+            health.note_slow(Instant::START, &Patience::default());
+            health
+        };
+        let breaks: [Break<Health>; 3] = [
+            ("slow now is what was slow", |it| it.slow.set(2)),
+            ("late is what was slow before", |it| it.late_total.set(2)),
+            ("slow now is what was slow", |it| it.slow_total.set(0)),
+        ];
+        assert_trips(make, Health::self_check, &breaks);
     }
 }

@@ -149,6 +149,23 @@ impl Integrity {
         (looked_at == signing.stripes.end).then(|| std::mem::take(&mut signing.pages))
     }
 
+    /// Checks the bitmap, and the region that a scrub is in; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self, members: usize) {
+        self.marks.self_check();
+        let signing = self.signing.borrow();
+        let Some(Signing { stripes, looked_at, holders, pages, .. }) = &*signing else { return };
+        assert_eq!(*stripes, self.region_of(stripes.start), "a scrub is in one region");
+        assert!((stripes.start..=stripes.end).contains(looked_at), "it has looked at some of it");
+        assert!([0, members].contains(&holders.len()), "each role had a holder, or none counts");
+        for ((role, _), page) in pages {
+            assert!(role.index() < members, "a page of a member that there is not");
+            assert_eq!(page.sums.len(), PAGE_SUMS, "a page is full of checksums");
+        }
+    }
+
     /// The stripes of the region of one.
     fn region_of(&self, stripe: u64) -> Range<u64> {
         let region_stripes = self.marks.bitmap.borrow().region_stripes();
@@ -388,5 +405,43 @@ impl Array {
             members.push(member);
         }
         self.conclude_writes(&members, join_all(writes).await).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_what_is_wrong_with_a_region_that_is_being_signed() {
+        fn sign(array: &Array, change: impl FnOnce(&mut Signing)) {
+            let integrity = array.integrity.as_ref().expect("it has a region");
+            let mut signing = Signing {
+                stripes: integrity.region_of(0),
+                looked_at: 0,
+                holders: Vec::new(),
+                is_undisturbed: Cell::new(true),
+                is_whole: Cell::new(true),
+                pages: BTreeMap::new(),
+            };
+            change(&mut signing);
+            integrity.signing.replace(Some(signing));
+        }
+        let breaks: [Break<Array>; 5] = [
+            ("a scrub is in one region", |it| sign(it, |signing| signing.stripes.end -= 1)),
+            ("it has looked at some", |it| sign(it, |it| it.looked_at = it.stripes.end + 1)),
+            ("each role had a holder", |it| sign(it, |signing| signing.holders.push(Uuid::nil()))),
+            ("a member that there is not", |it| {
+                sign(it, |signing| _ = signing.pages.insert((Role(9), 0), Page::of(None)));
+            }),
+            ("full of checksums", |it| {
+                sign(it, |signing| _ = signing.pages.insert((Role(0), 0), Page::of(Some(vec![]))));
+            }),
+        ];
+        let check = |it: &Array| it.integrity.as_ref().unwrap().self_check(it.layout.members());
+        assert_trips(lived, check, &breaks);
     }
 }

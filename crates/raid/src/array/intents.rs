@@ -41,6 +41,11 @@ impl Intents {
         }
     }
 
+    /// As [`IntentBitmap::self_check`].
+    pub(super) fn self_check(&self) {
+        self.bitmap.borrow().self_check();
+    }
+
     fn begin(&self, stripes: RangeInclusive<Stripe>, is_logged: bool) -> Mark<'_> {
         let mut bitmap = self.bitmap.borrow_mut();
         match is_logged {

@@ -292,6 +292,25 @@ impl Journal {
         outcome
     }
 
+    /// Checks the ring, and what waits for it; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self) {
+        let (ring, label) = (self.ring.borrow(), self.label.borrow());
+        ring.self_check();
+        let queued: u64 = self.queue.borrow().iter().map(|queued| queued.bytes).sum();
+        assert!(queued <= ring.reserved_bytes(), "who waits has reserved room");
+        assert!(
+            label.tail.sequence <= ring.next_sequence(),
+            "the label leaves out what is to come"
+        );
+        let is_kept = !ring.holds_before(label.tail.sequence);
+        assert!(is_kept || self.is_labelling.get(), "a record counts that the label leaves out");
+        assert!(u64::from(self.pinned.get()) <= ring.pending(), "who is pinned has a record");
+        assert!(self.records.get() <= self.writes.get(), "a record has a write");
+    }
+
     pub(super) fn is_failed(&self) -> bool {
         self.is_failed.get()
     }
@@ -405,4 +424,37 @@ fn label_write(label: &Label) -> Request {
     let offset = COPY_OFFSETS[(label.sequence % 2) as usize];
     let bytes = Buffer::from_slice(&label::encode(label));
     Request::write(offset, bytes).with_flags(RequestFlags::FUA)
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::Array;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_writes_without_records_and_records_without_writes() {
+        fn of(array: &Array) -> Rc<Journal> {
+            array.journal().expect("it has one")
+        }
+        let breaks: [Break<Array>; 5] = [
+            ("who waits has reserved room", |it| {
+                let (changes, data, answer) = Default::default();
+                let queued = Queued { changes, data, bytes: 4096, answer };
+                of(it).queue.borrow_mut().push_back(queued);
+            }),
+            ("a record counts that the label leaves out", |it| {
+                let journal = of(it);
+                let next = journal.next_sequence();
+                journal.ring.borrow_mut().place(4096, 1);
+                journal.label.borrow_mut().tail.sequence = next + 1;
+            }),
+            ("leaves out what is to come", |it| of(it).label.borrow_mut().tail.sequence = 1 << 40),
+            ("who is pinned has a record", |it| of(it).pinned.set(99)),
+            ("a record has a write", |it| of(it).records.set(1 << 40)),
+        ];
+        assert_trips(lived, |it| of(it).self_check(), &breaks);
+    }
 }

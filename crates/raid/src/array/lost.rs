@@ -102,6 +102,20 @@ impl Lost {
         self.recordings() == recordings
     }
 
+    /// Checks the list in memory against what is stable; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self) {
+        let blocks = self.blocks.borrow();
+        blocks.self_check();
+        let (changes, stable) = (self.changes.get(), self.stable_changes.get());
+        assert!(stable <= changes, "stable is what was changed");
+        assert!(self.recordings.get() <= changes, "what is put on the list changes it");
+        let agrees = stable < changes || self.is_listed.get() != blocks.is_empty();
+        assert!(agrees, "a stable list is the one in memory");
+    }
+
     fn first_in(&self, range: ByteRange) -> Option<ByteRange> {
         self.blocks.borrow().first_in(range)
     }
@@ -339,5 +353,26 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.writing.set(false);
         self.0.progress.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_a_list_that_is_not_the_one_on_the_members() {
+        let breaks: [Break<Array>; 3] = [
+            ("stable is what was changed", |it| it.lost.stable_changes.set(1)),
+            ("what is put on the list changes it", |it| it.lost.recordings.set(1)),
+            ("a stable list is the one in memory", |it| {
+                let ranges = [ByteRange::at(0, 4096)];
+                it.lost.blocks.borrow_mut().insert(&ranges).expect("there is room");
+            }),
+        ];
+        assert_trips(lived, |it| it.lost.self_check(), &breaks);
     }
 }

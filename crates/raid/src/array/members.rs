@@ -423,6 +423,50 @@ impl Members {
             .collect()
     }
 
+    /// Checks who has which role, and who has none; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self) {
+        for (role, slot) in self.slots() {
+            let member = slot.member.borrow();
+            let is_active = slot.state.get() == RoleState::Active;
+            assert_eq!(is_active, member.is_some(), "{role:?} is active with a member");
+            let is_its_own = |it: &Member| it.role() == Some(role) && it.uuid == slot.uuid.get();
+            assert!(member.as_deref().is_none_or(is_its_own), "{role:?} has another's member");
+            if let Some(filling) = slot.filling() {
+                let is_its_own = filling.member.role() == Some(role);
+                assert!(is_its_own, "{role:?} is filled by another's member");
+                filling.progress.self_check();
+            }
+            let group = &self.lost.borrow()[self.layout.group_of_role(role)];
+            let is_lost = group.iter().filter(|lost| **lost == role).count();
+            let is_whole = self.lent_to(role).is_some_and(|it| it.progress.is_whole());
+            assert!(is_lost <= 1 && (is_lost == 0 || !is_active), "{role:?} is lost once");
+            assert!(is_active || is_lost == 1 || is_whole, "{role:?} has nobody and is not lost");
+        }
+        self.check_present();
+        self.check_lent();
+        let is_any = self.lost.borrow().iter().any(|group| !group.is_empty());
+        assert_eq!(self.any_lost.get(), is_any, "whether a role is lost");
+        let is_beyond = |lost: &SmallVec<[Role; 2]>| lost.len() > self.layout.redundancy();
+        let is_broken = self.broken.get() || !self.lost.borrow().iter().any(is_beyond);
+        assert!(is_broken, "broken is who has lost too many");
+    }
+
+    fn check_present(&self) {
+        let present = self.present();
+        for (at, member) in present.iter().enumerate() {
+            let is_another = |other: &Rc<Member>| other.uuid != member.uuid;
+            assert!(present[..at].iter().all(is_another), "{} is there twice", member.name());
+            member.health.self_check();
+        }
+        let standing_by = self.standing_by.borrow();
+        assert!(standing_by.iter().all(|it| it.role().is_none()), "who stands by has a role");
+        let is_any = self.slots.iter().any(|slot| slot.filling.borrow().is_some());
+        assert_eq!(self.any_filling.get(), is_any, "whether a role is being filled");
+    }
+
     fn fill(&self, role: Role, member: Rc<Member>, progress: FilledRows) {
         member.role.set(Some(role));
         let filling = Filling { member, progress };
@@ -449,5 +493,66 @@ impl Members {
         let mut lost = self.lost.borrow_mut();
         lost[self.layout.group_of_role(role)].retain(|lost| *lost != role);
         self.any_lost.set(lost.iter().any(|group| !group.is_empty()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::array::Array;
+    use crate::array::self_check::tests::*;
+
+    #[test]
+    fn check_notices_members_in_wrong_roles() {
+        let breaks: [Break<Array>; 7] = [
+            ("Role(0) is active with a member", |it| {
+                it.members.slots[0].state.set(RoleState::Failed);
+            }),
+            ("Role(0) has another's member", |it| {
+                it.members.active(Role(0)).unwrap().role.set(Some(Role(2)));
+            }),
+            ("Role(1) has nobody and is not lost", |it| it.members.note_found(Role(1))),
+            ("Role(0) is lost once", |it| it.members.note_lost(Role(0))),
+            ("who stands by has a role", |it| {
+                it.members.standing_by()[0].role.set(Some(Role(1)));
+            }),
+            ("is there twice", |it| {
+                let twice = it.members.active(Role(0));
+                it.members.standing_by.borrow_mut().extend(twice);
+            }),
+            ("whether a role is lost", |it| it.members.any_lost.set(false)),
+        ];
+        assert_trips(lived, |it| it.members.self_check(), &breaks);
+    }
+
+    #[test]
+    fn check_notices_roles_that_are_filled_or_lent_wrongly() {
+        let breaks: [Break<Array>; 6] = [
+            ("whether a slot is lent", |it| it.members.any_lent.set(false)),
+            ("a slot knows its number", |it| {
+                let lent = it.members.lent[0].take().expect("it is lent");
+                let lent = Rc::into_inner(lent).expect("nobody uses it");
+                it.members.lent[0].replace(Some(Rc::new(Lent { slot: 1, ..lent })));
+            }),
+            ("needs nobody to stand in", |it| {
+                let lent = it.members.lent[0].take().expect("it is lent");
+                let lent = Rc::into_inner(lent).expect("nobody uses it");
+                it.members.lent[0].replace(Some(Rc::new(Lent { role: Role(0), ..lent })));
+            }),
+            ("is filled by another's member", |it| {
+                let member = it.members.active(Role(0)).unwrap();
+                let progress = FilledRows::up_to(0, &it.layout);
+                it.members.slots[1].filling.replace(Some(Rc::new(Filling { member, progress })));
+            }),
+            ("whether a role is being filled", |it| it.members.any_filling.set(true)),
+            ("broken is who has lost too many", |it| {
+                let member = it.members.active(Role(0)).unwrap();
+                it.members.fail(&member);
+                it.members.broken.set(false);
+            }),
+        ];
+        assert_trips(lent, |it| it.members.self_check(), &breaks);
     }
 }

@@ -103,6 +103,33 @@ impl Merging {
         }
     }
 
+    /// Checks who waits for more, and for what; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check(&self) {
+        let (parties, held) = (self.parties.borrow(), self.held.borrow());
+        let streams = self.streams.borrow();
+        streams.self_check();
+        let waits = |party: &&Rc<Party>| party.stream().is_some();
+        for (stripe, party) in &*parties {
+            assert_eq!(party.stripe, *stripe, "a party is found by its stripe");
+        }
+        assert_eq!(parties.values().filter(waits).count(), held.len(), "who waits is held");
+        let mut bytes = 0;
+        for party in &*held {
+            let known = parties.get(&party.stripe);
+            assert!(known.is_some_and(|it| Rc::ptr_eq(it, party)), "who is held can be joined");
+            assert!(waits(&party), "who waits is held");
+            bytes += party.batch.borrow().bytes();
+        }
+        assert_eq!(bytes, self.held_bytes.get(), "what is held is added up");
+        for stream in held.iter().filter_map(|party| party.stream()) {
+            let waits = held.iter().filter_map(|party| party.waiting_bytes(stream));
+            assert_eq!(waits.sum::<u64>(), streams.held_bytes(stream), "a stream waits so much");
+        }
+    }
+
     fn last_held(&self) -> Option<Rc<Party>> {
         self.held.borrow().last().cloned()
     }
@@ -336,5 +363,67 @@ impl Array {
         if let Some(sighting) = sighting {
             self.merging.reconsider(sighting.stream);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_block::{Buffer, Hints, RequestFlags};
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+    use crate::level::Level;
+    use crate::merge::batch::Batch;
+    use crate::plan::Extent;
+
+    const BLOCK: u32 = 4096;
+
+    fn job(strip: u16) -> StripeWrite {
+        let mut batch = Batch::default();
+        batch.add(Extent { strip, span: 0..BLOCK }, Buffer::zeroed(BLOCK as usize).into());
+        StripeWrite::of_batch(Stripe(0), batch, RequestFlags::empty(), Hints::default())
+    }
+
+    /// A party of one, which waits for more of its stream.
+    fn waiting() -> Merging {
+        let made = headpond_sim::run(1, async |runtime, _| {
+            let layout = Layout::new(Level::Raid5, 5, 1, BLOCK, 1 << 20).expect("a shape");
+            let merging = Merging::new(runtime, &layout);
+            let write = |at: u32| {
+                let data = Buffer::zeroed(BLOCK as usize);
+                merging.sight(&Request::write(u64::from(at * BLOCK), data))
+            };
+            let sightings: Vec<_> = (0..4).map(write).collect();
+            let mut sightings = sightings.into_iter().flatten();
+            let first = sightings.next().expect("the third makes a stream");
+            // It can send as much again.
+            drop(sightings);
+            let leading = merging.open(&job(0));
+            merging.hold(&leading.party, &first);
+            std::mem::forget((first, leading));
+            merging
+        });
+        made.expect("no deadlock")
+    }
+
+    #[test]
+    fn check_notices_parties_that_nobody_would_release() {
+        let breaks: [Break<Merging>; 6] = [
+            ("a party is found by its stripe", |it| {
+                let party = it.open_party(Stripe(0)).expect("it waits");
+                it.parties.borrow_mut().insert(Stripe(1), party);
+            }),
+            ("who waits is held", |it| it.held.borrow_mut().clear()),
+            ("who waits is held", |it| it.parties.borrow_mut().clear()),
+            ("what is held is added up", |it| it.held_bytes.set(1)),
+            ("what is held is added up", |it| {
+                it.open_party(Stripe(0)).expect("it waits").add(&job(1));
+            }),
+            ("a stream waits so much", |it| {
+                let party = it.open_party(Stripe(0)).expect("it waits");
+                party.wait.borrow_mut().as_mut().expect("it waits").request_bytes += 1;
+            }),
+        ];
+        assert_trips(waiting, Merging::self_check, &breaks);
     }
 }

@@ -121,6 +121,28 @@ impl Watch {
         self.shared.on_hung.replace(Some(tell));
     }
 
+    /// Checks what is under way, and that what is slow of it counts at its device; for tests and
+    /// simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(super) fn self_check<'a>(&self, devices: impl Iterator<Item = &'a Rc<Health>>) {
+        let (entries, free) = (self.shared.entries.borrow(), self.shared.free.borrow());
+        let is_free = |at: &usize| entries.get(*at).is_some_and(|entry| entry.health.is_none());
+        assert!(free.iter().all(is_free), "a free place is taken");
+        let unused = entries.iter().filter(|entry| entry.health.is_none()).count();
+        assert_eq!(unused, free.len(), "a place is lost");
+        let is_told = |entry: &Entry| !entry.is_late || entry.is_slow;
+        assert!(entries.iter().all(is_told), "what is late is slow");
+        for device in devices {
+            let is_of_it = |entry: &&Entry| {
+                entry.is_slow && entry.health.as_ref().is_some_and(|it| Rc::ptr_eq(it, device))
+            };
+            let slow = entries.iter().filter(is_of_it).count() as u64;
+            assert_eq!(slow, device.slow_reads(), "a device is avoided for what is slow");
+        }
+    }
+
     /// Enters an operation that a device has not answered at once.
     pub(super) fn enter(&self, health: &Rc<Health>, kind: RequestKind) -> Ticket {
         let is_sample = kind == RequestKind::Read && health.is_next_a_sample();
@@ -282,5 +304,37 @@ async fn look(watch: Weak<Shared>, alive: Weak<()>) {
     }
     if let Some(watch) = watch.upgrade() {
         watch.is_looking.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headpond_testkit::{Break, assert_trips};
+
+    use super::*;
+
+    #[test]
+    fn check_notices_what_is_wrong_with_what_is_under_way() {
+        type Watched = (Watch, Rc<Health>, Vec<Ticket>);
+        let make = || {
+            let made = headpond_sim::run(1, async |runtime, _| {
+                let (watch, device) = (Watch::new(runtime, None), Rc::default());
+                let mut tickets: Vec<_> =
+                    (0..3).map(|_| watch.enter(&device, RequestKind::Read)).collect();
+                tickets.remove(0);
+                (watch, device, tickets)
+            });
+            made.expect("no deadlock")
+        };
+        let breaks: [Break<Watched>; 5] = [
+            ("a free place is taken", |(it, ..)| it.shared.free.borrow_mut().push(1)),
+            ("a place is lost", |(it, ..)| it.shared.free.borrow_mut().clear()),
+            ("what is late is slow", |(it, ..)| it.shared.entries.borrow_mut()[1].is_late = true),
+            ("for what is slow", |(it, ..)| it.shared.entries.borrow_mut()[1].is_slow = true),
+            ("for what is slow", |(_, device, _)| {
+                device.note_slow(Instant::START, &Patience::default());
+            }),
+        ];
+        assert_trips(make, |(it, device, _)| it.self_check([device].into_iter()), &breaks);
     }
 }

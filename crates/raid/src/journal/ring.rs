@@ -167,6 +167,37 @@ impl Ring {
         self.live_bytes
     }
 
+    /// Bytes for records that are still to be placed.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    /// Writes that the members do not have yet, of all records that count.
+    pub fn pending(&self) -> u64 {
+        self.live.iter().map(|record| u64::from(record.pending)).sum()
+    }
+
+    /// Checks that the records that count have their room; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        let numbers = self.next_sequence - self.live.len() as u64..self.next_sequence;
+        let is_in_order = numbers.eq(self.live.iter().map(|record| record.sequence));
+        assert!(is_in_order, "records follow each other");
+        let bytes: u64 = self.live.iter().map(|record| record.bytes).sum();
+        assert_eq!(bytes, self.live_bytes, "what counts is added up");
+        let room = self.bytes - self.record_bytes_max;
+        assert!(bytes + self.reserved_bytes <= room, "more is reserved than there is room for");
+        let mut places: Vec<(u64, u64)> =
+            self.live.iter().map(|it| (it.offset, it.offset + it.bytes)).collect();
+        places.sort_unstable();
+        assert!(places.is_sorted_by(|one, next| one.1 <= next.0), "records overlap");
+        assert!(places.last().is_none_or(|last| last.1 <= self.bytes), "behind the ring");
+        let is_open = |it: &Live| it.sequence < self.flushed && it.pending > 0;
+        assert!(!self.live.iter().any(is_open), "flushed before it was done");
+    }
+
     /// Whether it is time to flush the members, before somebody has to wait for it.
     pub fn is_half_full(&self) -> bool {
         self.live_bytes + self.reserved_bytes > (self.bytes - self.record_bytes_max) / 2
@@ -183,6 +214,7 @@ pub fn next_places(end: u64, ring_bytes: u64) -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
     use crate::journal::record::UNIT_BYTES;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
 
     const RECORD_MAX: u64 = BATCH_BYTES_MAX;
@@ -266,8 +298,30 @@ mod tests {
                 let counting: Vec<u64> = twin.records.iter().map(|it| it.0)
                     .filter(|sequence| *sequence >= twin.stable.sequence).collect();
                 prop_assert_eq!(twin.replayed(), counting);
+                ring.self_check();
             }
         }
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_a_ring() {
+        let make = || {
+            let mut ring = Ring::new(RING, RECORD_MAX);
+            (0..3).for_each(|_| _ = ring.place(4 * UNIT_BYTES, 1));
+            ring.done(1);
+            ring.note_flushed(2);
+            ring
+        };
+        let breaks: [Break<Ring>; 7] = [
+            ("records follow each other", |it| _ = it.live.remove(1)),
+            ("what counts is added up", |it| it.live_bytes += UNIT_BYTES),
+            ("than there is room for", |it| it.reserved_bytes = RING),
+            ("records overlap", |it| it.live[2].offset = UNIT_BYTES),
+            ("behind the ring", |it| it.live[2].offset = RING),
+            ("flushed before it was done", |it| it.flushed = 3),
+            ("flushed before it was done", |it| it.live[0].pending += 1),
+        ];
+        assert_trips(make, Ring::self_check, &breaks);
     }
 
     #[test]

@@ -129,6 +129,28 @@ impl Streams {
         }
     }
 
+    /// Checks what is counted of each; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        assert!(self.streams.len() <= STREAMS_MAX, "so many are followed and no more");
+        for (at, stream) in self.streams.iter().enumerate() {
+            let Stream { number, in_flight_bytes, held_bytes, ref reach, seen_at, .. } = *stream;
+            assert!(held_bytes <= in_flight_bytes, "held is what is in flight");
+            assert!(in_flight_bytes <= reach.bytes, "all that is in flight is within reach");
+            assert!(number <= seen_at && seen_at <= self.clock, "a stream that is to come");
+            let is_another = |other: &Stream| other.number != number;
+            assert!(self.streams[..at].iter().all(is_another), "two streams of one number");
+        }
+    }
+
+    /// What of a stream waits for others.
+    pub fn held_bytes(&self, id: StreamId) -> u64 {
+        let stream = self.streams.get(id.place).filter(|stream| stream.number == id.number);
+        stream.map_or(0, |stream| stream.held_bytes)
+    }
+
     fn get(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.streams.get_mut(id.place).filter(|stream| stream.number == id.number)
     }
@@ -201,6 +223,7 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
 
     const BLOCK: u64 = 4096;
@@ -212,6 +235,27 @@ mod tests {
     fn grown(streams: &mut Streams) -> StreamId {
         assert_eq!((streams.arrived(at(0)), streams.arrived(at(1))), (None, None));
         streams.arrived(at(2)).expect("the third in a row makes a stream")
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_streams() {
+        let make = || {
+            let mut streams = Streams::new(16 * BLOCK);
+            let id = grown(&mut streams);
+            streams.held(id, BLOCK);
+            streams
+        };
+        let breaks: [Break<Streams>; 4] = [
+            ("held is what is in flight", |it| it.streams[0].held_bytes += 1),
+            ("is within reach", |it| it.streams[0].in_flight_bytes += 1),
+            ("a stream that is to come", |it| it.clock = 0),
+            ("two streams of one number", |it| {
+                let mut others = Streams::new(BLOCK);
+                grown(&mut others);
+                it.streams.append(&mut others.streams);
+            }),
+        ];
+        assert_trips(make, Streams::self_check, &breaks);
     }
 
     #[test]

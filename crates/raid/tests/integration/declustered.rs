@@ -196,7 +196,7 @@ impl Story {
         let on = |name: &str| self.devices.iter().find(|it| it.name().as_str() == name).unwrap();
         let members = status.members.iter().map(|it| on(it.device.as_deref().unwrap()).clone());
         let members: Vec<_> = members.collect();
-        check_redundancy(self.array.layout(), &members);
+        check_redundancy(&self.array, &members);
         assert!(whole(&start(&members).await.array).await == *self.bytes.borrow());
     }
 }

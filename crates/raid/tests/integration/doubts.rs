@@ -168,7 +168,7 @@ fn a_rebuild_puts_what_only_doubted_parity_could_tell_on_the_list_of_lost_blocks
             story.check(&lost, "after the rebuild").await;
             assert_eq!(story.array.status().lost.bytes, BLOCK);
             assert_eq!(story.array.doubted_blocks(), 0);
-            check_redundancy(story.array.layout(), &story.members);
+            check_redundancy(&story.array, &story.members);
             let parity = story.array.layout().cell(STRIPE, Strip::P).role;
             story.lose(parity).await;
             story.check(&lost, "and without another member").await;

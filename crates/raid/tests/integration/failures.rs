@@ -99,7 +99,7 @@ fn a_strip_that_cannot_be_read_is_computed_and_rewritten() {
             assert_eq!(array.state(), ArrayState::Healthy);
             assert!(members[role.index()].bad.borrow().is_empty(), "rewritten");
             assert_eq!(array.status().counts.rewritten_strips, 1);
-            check_redundancy(array.layout(), &members);
+            check_redundancy(&array, &members);
         });
     }
 }
@@ -120,7 +120,7 @@ fn a_bad_strip_met_by_a_write_is_repaired_first() {
             assert!(read(&array, 0, bytes.len()).await.unwrap() == bytes);
             assert_eq!(array.state(), ArrayState::Healthy);
             members.iter().for_each(|member| member.bad.borrow_mut().clear());
-            check_redundancy(array.layout(), &members);
+            check_redundancy(&array, &members);
         });
     }
 }
@@ -233,7 +233,7 @@ fn a_full_member_is_no_failed_member_and_its_stripe_is_made_right_later() {
         members[p.index()].full.set(false);
         write(&array, 4096, &[2; 4096]).await.unwrap();
         assert_eq!(array.status().counts.reconstruct_writes, 1);
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
     });
 }
 
@@ -247,7 +247,7 @@ fn stale_parity_is_replaced_where_asked_and_never_used() {
         let request = Request::write(0, Buffer::from_slice(&[5; 4096]));
         let request = request.with_flags(RequestFlags::RECOMPUTE_PARITY);
         array.submit(request.clone()).await.unwrap();
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
         let other = array.layout().cell(Stripe(0), Strip::Data(3)).role;
         members[other.index()].gone.set(true);
         assert!(array.submit(request).await.is_err(), "a lost strip cannot come from torn parity");
@@ -282,7 +282,7 @@ fn parity_that_was_never_initialised_is_written_by_reconstruct_until_it_is() {
         };
         array.initialise(watch).await.unwrap();
         assert!(seen.get() > 0 && array.status().initialising.is_none());
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
         write(&array, 0, &[2; 512]).await.unwrap();
         assert_eq!(array.status().counts.read_modify_writes, 1);
         array.stop().await.unwrap();
@@ -302,7 +302,7 @@ fn little_scratch_memory_slows_down_and_does_not_stop() {
         let data = Buffer::from_slice(&[1; 512]);
         let writes = (0..blocks).map(|block| array.submit(Request::write(block * 512, &data)));
         join_all(writes.collect()).await.into_iter().for_each(|outcome| outcome.unwrap());
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
     });
 }
 

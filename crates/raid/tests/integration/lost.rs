@@ -142,13 +142,13 @@ fn a_rebuild_goes_on_past_unreadable_sectors_and_exactly_what_depends_on_them_is
             }
             assert_eq!(story.array.state(), ArrayState::Healthy);
             story.check(&lost, "after the rebuild").await;
-            check_redundancy(story.array.layout(), &story.members);
+            check_redundancy(&story.array, &story.members);
             let mut story = story.restart().await;
             story.check(&lost, "after a restart").await;
             assert!(story.has_feature().await, "an older program must not read that");
             story.rewrite(&lost).await;
             story.check(&BTreeSet::new(), "when written again").await;
-            check_redundancy(story.array.layout(), &story.members);
+            check_redundancy(&story.array, &story.members);
             let story = story.restart().await;
             story.check(&BTreeSet::new(), "at the end").await;
             assert!(!story.has_feature().await, "an older program may use it again");
@@ -168,7 +168,7 @@ fn a_member_that_is_replaced_takes_what_nobody_can_read_with_it_as_lost() {
         assert_eq!(lost.len(), 2);
         story.fill(Role(1), SPARES[0]).await.unwrap();
         story.check(&lost, "after the exchange").await;
-        check_redundancy(story.array.layout(), &story.members);
+        check_redundancy(&story.array, &story.members);
     });
 }
 
@@ -185,7 +185,7 @@ fn a_scrub_repairs_what_it_can_block_by_block_and_lists_only_the_rest() {
         story.array.scrub(async || true).await.unwrap();
         story.check(&lost, "after the scrub").await;
         assert!(story.members.iter().all(|member| member.bad.borrow().is_empty()));
-        check_redundancy(story.array.layout(), &story.members);
+        check_redundancy(&story.array, &story.members);
     });
 }
 
@@ -404,14 +404,14 @@ proptest! {
             }
             story.array.scrub(async || true).await.unwrap();
             story.check(&lost, "healed").await;
-            check_redundancy(story.array.layout(), &story.members);
+            check_redundancy(&story.array, &story.members);
             let mut story = story.restart().await;
             story.check(&lost, "restarted").await;
             let new = random.bytes(story.bytes.len());
             write(&story.array, 0, &new).await.unwrap();
             story.bytes = new;
             story.check(&BTreeSet::new(), "written").await;
-            check_redundancy(story.array.layout(), &story.members);
+            check_redundancy(&story.array, &story.members);
         });
     }
 }

@@ -106,7 +106,7 @@ fn a_stream_that_keeps_a_stripe_in_flight_is_written_in_full_stripes() {
             let counts = scene.counts();
             assert!(counts.full_stripe_writes >= 26, "of 32, at depth {depth}: {counts:?}");
             assert!(counts.merged_writes > 1000, "of 1280, at depth {depth}: {counts:?}");
-            check_redundancy(scene.array.layout(), &scene.members);
+            check_redundancy(&scene.array, &scene.members);
         });
     }
 }
@@ -244,7 +244,7 @@ fn what_waits_is_written_before_the_array_stops() {
         assert!(scene.array.submit(block(67, 9)).await.is_err(), "stopped");
         let again = start(&scene.members).await.array;
         assert_eq!(read(&again, 64 * 512, 3 * 512).await.unwrap(), [2; 3 * 512]);
-        check_redundancy(again.layout(), &scene.members);
+        check_redundancy(&again, &scene.members);
     });
 }
 
@@ -361,7 +361,7 @@ async fn streams_run(
     }
     assert!(read(&array, 0, expected.len()).await.unwrap() == expected, "what was written");
     if array.state() == ArrayState::Healthy {
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
     }
 }
 
@@ -405,7 +405,7 @@ fn streams_over_the_same_blocks_leave_one_of_them_and_right_parity() {
                 let is_one = block.iter().all(|byte| *byte == block[0]);
                 assert!(is_one && (1..4).contains(&block[0]), "no block is mixed or lost");
             }
-            check_redundancy(array.layout(), members);
+            check_redundancy(&array, members);
         });
     }
 }

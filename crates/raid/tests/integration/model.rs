@@ -213,9 +213,10 @@ fn twin_runs(shape: Shape, seed: u64, steps: Vec<Step>) {
             twin.step(step).await;
         }
         twin.check_all().await;
+        twin.array.self_check();
         if twin.array.state() == ArrayState::Healthy {
             twin.members.iter().for_each(|member| member.bad.borrow_mut().clear());
-            check_redundancy(twin.array.layout(), &twin.members);
+            check_redundancy(&twin.array, &twin.members);
         }
         twin.array.stop().await.unwrap();
         twin.members.iter().for_each(|member| {
@@ -255,7 +256,7 @@ fn every_failure_set_within_the_redundancy_is_survived() {
             let layout = array.layout().clone();
             let mut bytes = random.bytes(layout.array_bytes() as usize);
             write(&array, 0, &bytes).await.unwrap();
-            check_redundancy(&layout, &members);
+            check_redundancy(&array, &members);
             array.stop().await.unwrap();
             for set in failure_sets(&layout) {
                 let copies = members.iter().enumerate();
@@ -308,7 +309,7 @@ fn writes_in_flight_on_the_same_stripes_leave_data_and_parity_right() {
                 outcome.unwrap();
             }
             assert!(read(&array, 0, expected.len()).await.unwrap() == expected);
-            check_redundancy(array.layout(), &members);
+            check_redundancy(&array, &members);
         });
     }
 }
@@ -334,7 +335,7 @@ fn overlapping_writes_leave_one_of_them_and_right_parity() {
             for block in now.chunks(512) {
                 assert!(block.iter().all(|byte| *byte == block[0]), "no block is mixed");
             }
-            check_redundancy(array.layout(), &members);
+            check_redundancy(&array, &members);
         });
     }
 }

@@ -74,7 +74,7 @@ fn a_member_that_comes_back_is_given_what_was_written_without_it_and_nothing_els
                 let found = read(&array, 0, bytes.len()).await.unwrap();
                 assert!(found == bytes, "{level}");
                 array.stop().await.unwrap();
-                check_redundancy(array.layout(), &members);
+                check_redundancy(&array, &members);
             });
         }
     }

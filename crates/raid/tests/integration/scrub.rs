@@ -55,7 +55,7 @@ fn silent_corruption_of_one_strip_is_found_and_put_right_where_two_equations_or_
             assert_eq!(report.stripes, array.layout().stripes());
             assert!((20..=40).contains(&report.corrected_sectors), "{report:?}");
             assert_eq!((report.unexplained_sectors, report.unreadable_stripes), (0, 0));
-            check_redundancy(array.layout(), &members);
+            check_redundancy(&array, &members);
             assert!(whole(&array).await == bytes);
             scrub(&array).await;
             assert_eq!(array.status().scrub.corrected_sectors, 0, "nothing is left");
@@ -155,7 +155,7 @@ fn a_scrub_beside_writes_takes_nothing_for_damage() {
         assert_eq!(array.scrub(beside).await, Ok(Scrubbed::Whole));
         let report = array.status().scrub;
         assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 0));
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
     });
 }
 

@@ -92,7 +92,7 @@ fn a_spare_takes_a_role_over_beside_requests_and_is_as_good_as_the_member_before
                 assert!(whole(&array).await == *bytes.borrow(), "{shape:?}");
                 array.stop().await.unwrap();
                 let old = std::mem::replace(&mut members[role.index()], spare);
-                check_redundancy(array.layout(), &members);
+                check_redundancy(&array, &members);
                 old.gone.set(false);
                 let with_old: Vec<_> = members.iter().cloned().chain([old.clone()]).collect();
                 let stale = start(&with_old).await;
@@ -130,7 +130,7 @@ fn filling_goes_on_after_a_stop_where_it_was() {
         assert!(spare.writes.get() - written < ROWS, "what was filled is not filled again");
         members[2] = spare;
         array.stop().await.unwrap();
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
         assert!(whole(&start(&members[..4]).await.array).await == bytes);
     });
 }

@@ -223,7 +223,7 @@ fn the_intent_bitmap_finds_every_torn_stripe() {
             let copies: Vec<_> =
                 members.iter().enumerate().map(|(i, member)| member.copy(i, &runtime)).collect();
             let assembled = start(&copies).await;
-            check_redundancy(assembled.array.layout(), &copies);
+            check_redundancy(&assembled.array, &copies);
             assert!(assembled.array.status().parity_initialised);
             assembled.warnings.contains(&Warning::Resynchronised { regions: 1 })
         })
@@ -370,7 +370,7 @@ fn a_stop_waits_for_the_writes_in_flight_and_refuses_later_ones() {
         array.stop().await.unwrap();
         let early = task.await.is_ok();
         assert!(write(&array, 0, &[5; 512]).await.is_err());
-        check_redundancy(array.layout(), &members);
+        check_redundancy(&array, &members);
         let again = attempt(&members).await.unwrap();
         assert_eq!(again.warnings, []);
         assert_eq!(read(&again.array, 512, 512).await.unwrap() == [4; 512], early);

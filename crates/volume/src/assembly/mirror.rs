@@ -219,6 +219,22 @@ impl Mirror {
         !self.array().filling_roles().is_empty()
     }
 
+    /// Checks what the cache on the copies says of those that have left; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        self.array().self_check();
+        self.core.upkeep.self_check(&self.core.array);
+        let told = self.told.get().unwrap_or(0);
+        assert!(told <= self.array().departures(), "told is who has left");
+        let attached = self.attached.borrow();
+        let Some(Attached { ground, superblock }) = attached.as_deref() else { return };
+        let (ours, theirs) = (superblock.borrow().generation, ground.generation());
+        let fits = ours == theirs || ours == theirs + 1 || ground.is_disowned();
+        assert!(fits, "the copies are of generation {ours}, and the arrays of {theirs}");
+    }
+
     fn is_told(&self) -> bool {
         self.told.get() == Some(self.array().departures())
     }
@@ -496,5 +512,35 @@ impl CacheDescription {
         }
         mirror.copies = copies.collect();
         Some(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+    use crate::volume::self_check::tests::lived;
+    use headpond_testkit::{Break, assert_trips};
+
+    fn of(volume: &Volume) -> Rc<Mirror> {
+        let cached = volume.cached().expect("it has a cache");
+        cached.mirror.clone().expect("it has copies")
+    }
+
+    fn set_generation(volume: &Volume, by: impl FnOnce(u64) -> u64) {
+        let mirror = of(volume);
+        let attached = mirror.attached.borrow();
+        let mut superblock = attached.as_ref().expect("a cache is on it").superblock.borrow_mut();
+        superblock.generation = by(superblock.generation);
+    }
+
+    #[test]
+    fn check_notices_copies_that_do_not_fit_their_arrays() {
+        let breaks: [Break<Volume>; 3] = [
+            ("told is who has left", |it| of(it).told.set(Some(1))),
+            ("the copies are of generation", |it| set_generation(it, |before| before + 2)),
+            ("the copies are of generation", |it| set_generation(it, |_| u64::MAX)),
+        ];
+        assert_trips(lived, |it| of(it).self_check(), &breaks);
     }
 }

@@ -1,5 +1,7 @@
 //! The volume as its clients see it: requests are recognised as streams, split, and joined again.
 
+mod self_check;
+
 use crate::assembly::cores::Core;
 use crate::assembly::gate::{Gate, HeldGate};
 use crate::assembly::slicing::Slicing;

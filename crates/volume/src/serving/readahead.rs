@@ -182,6 +182,22 @@ impl Windows {
         window
     }
 
+    /// Checks what each window is worth; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        assert!(self.of.len() <= STREAMS_MAX, "so many streams have windows and no more");
+        let mut used: Vec<u64> = self.of.values().map(|window| window.used_at).collect();
+        used.sort_unstable();
+        let is_in_turn = used.is_sorted_by(|one, next| one < next);
+        assert!(is_in_turn && used.last().is_none_or(|last| *last <= self.clock), "one at a time");
+        for window in self.of.values() {
+            assert!(window.own.get() <= window.own_peak, "what is in flight is within the peak");
+            assert!(window.degree >= DEGREE_MIN, "a window is as long as a piece");
+        }
+    }
+
     fn keep(&mut self, stream: u64, window: Window) {
         if self.of.len() >= STREAMS_MAX && !self.of.contains_key(&stream) {
             let oldest = self.of.iter().min_by_key(|(_, window)| window.used_at);
@@ -211,10 +227,34 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
 
     const KIB: u64 = 1 << 10;
     const LIMITS: Limits =
         Limits { degree_max: 4 << 20, device_bytes: 64 << 20, stripe_bytes: 640 << 10 };
+
+    #[test]
+    fn check_notices_what_is_wrong_with_windows() {
+        let make = || {
+            let mut windows = Windows::default();
+            for stream in 1..3u64 {
+                let range = ByteRange::at(stream << 30, 4096);
+                let run = Sighting { stream, bytes: 0, requests: 9, end: range.end() };
+                drop(windows.advance(range, run, LIMITS, |_| Coverage::Missing));
+            }
+            windows
+        };
+        fn first(windows: &mut Windows) -> &mut Window {
+            windows.of.get_mut(&1).expect("it is followed")
+        }
+        let breaks: [Break<Windows>; 4] = [
+            ("one at a time", |it| first(it).used_at = 2),
+            ("one at a time", |it| it.clock = 1),
+            ("within the peak", |it| first(it).own.set(4097)),
+            ("as long as a piece", |it| first(it).degree = 0),
+        ];
+        assert_trips(make, Windows::self_check, &breaks);
+    }
 
     struct Reader {
         windows: Windows,
@@ -324,6 +364,7 @@ mod tests {
                 assert!(piece.end() <= LIMITS.device_bytes && piece.start() >= reader.at);
                 assert!(piece.end() - reader.at <= LIMITS.degree_max);
             }
+            reader.windows.self_check();
         }
         assert!(reader.windows.stats.bytes <= LIMITS.device_bytes);
     }

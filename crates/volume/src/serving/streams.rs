@@ -15,7 +15,7 @@
 use crate::description::cutoff::Growth;
 use foldhash::fast::FixedState;
 use headpond_block::ByteRange;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Runs of each age followed at a time.
 const YOUNG_MAX: usize = 256;
@@ -105,6 +105,37 @@ impl StreamTable {
         run.sighting()
     }
 
+    /// Checks that each run is found by where it ends, and by its age; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one is not.
+    pub fn self_check(&self) {
+        let mut used = BTreeSet::new();
+        for (order, is_grown, most) in
+            [(&self.young, false, YOUNG_MAX), (&self.grown, true, GROWN_MAX)]
+        {
+            assert!(order.len() <= most, "so many runs are followed and no more");
+            for (seen_at, at) in order {
+                let run = self.runs[*at];
+                assert!(used.insert(*at), "a run has one age");
+                let is_it = (run.seen_at, run.is_grown) == (*seen_at, is_grown);
+                assert!(is_it && *seen_at <= self.clock, "a run was seen when it says");
+                let found = self.by_end.get(&(run.range.end(), run.direction));
+                assert_eq!(found, Some(at), "a run is found by its end");
+            }
+        }
+        assert_eq!(self.by_end.len(), used.len(), "an end has a run");
+        for ((start, direction), at) in &self.by_start {
+            let run = self.runs[*at];
+            let is_it =
+                used.contains(at) && (run.range.start(), run.direction) == (*start, *direction);
+            assert!(is_it, "a start has a run");
+        }
+        let free: BTreeSet<usize> = self.free.iter().copied().collect();
+        let is_whole = free.len() == self.free.len() && free.is_disjoint(&used);
+        assert!(is_whole && free.len() + used.len() == self.runs.len(), "a place is free or used");
+    }
+
     fn remove_if_ends_at(&mut self, end: u64, direction: Direction) {
         if let Some(same) = self.by_end.get(&(end, direction)).copied() {
             self.remove(same);
@@ -170,6 +201,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
 
     const GROWTH: Growth = Growth { requests: 8, bytes: 1 << 20 };
@@ -177,6 +209,25 @@ mod tests {
 
     fn bytes(table: &mut StreamTable, start: u64, len: u64) -> u64 {
         table.observe(ByteRange::at(start, len), Direction::Read, GROWTH).bytes
+    }
+
+    #[test]
+    fn check_notices_what_is_wrong_with_runs() {
+        let make = || {
+            let mut table = StreamTable::default();
+            (0..10).for_each(|step| _ = bytes(&mut table, step * 4096, 4096));
+            (1..4).for_each(|random| _ = bytes(&mut table, random << 30, 4096));
+            table
+        };
+        let breaks: [Break<StreamTable>; 6] = [
+            ("a run has one age", |it| _ = it.grown.insert(99, *it.young.values().next().unwrap())),
+            ("seen when it says", |it| it.clock = 1),
+            ("found by its end", |it| it.by_end.clear()),
+            ("an end has a run", |it| _ = it.by_end.insert((7, Direction::Write), 0)),
+            ("a start has a run", |it| _ = it.by_start.insert((7, Direction::Read), 0)),
+            ("a place is free or used", |it| it.free.push(it.runs.len() - 1)),
+        ];
+        assert_trips(make, StreamTable::self_check, &breaks);
     }
 
     #[test]
@@ -292,9 +343,8 @@ mod tests {
                 let range = ByteRange::at(start * 512, len * 512);
                 let seen = table.observe(range, direction, Growth { requests: 3, bytes: 8192 });
                 prop_assert!(seen.bytes >= range.len() && seen.end >= range.end());
-                prop_assert!(table.young.len() <= YOUNG_MAX && table.grown.len() <= GROWN_MAX);
-                prop_assert_eq!(table.by_end.len(), table.young.len() + table.grown.len());
             }
+            table.self_check();
         }
     }
 }

@@ -61,6 +61,11 @@ impl FilledRows {
         self.rows.get()
     }
 
+    /// Whether all of it is stable.
+    pub(in crate::array) fn is_whole(&self) -> bool {
+        self.recorded_rows.get() == self.rows_total
+    }
+
     /// How many are filled.
     pub(in crate::array) fn count(&self) -> u64 {
         self.rows.get() + self.ahead.borrow().len() as u64
@@ -80,6 +85,20 @@ impl FilledRows {
     pub(in crate::array) fn record(&self, rows: u64) {
         assert!(self.recorded_rows.get() <= rows && rows <= self.rows.get());
         self.recorded_rows.set(rows);
+    }
+
+    /// Checks how far it is; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub(in crate::array) fn self_check(&self) {
+        let (rows, recorded) = (self.rows.get(), self.recorded_rows.get());
+        assert!(recorded <= rows && rows <= self.rows_total, "recorded is what is filled");
+        let is_lacked = |row: &u64| *row > rows && self.lacks.iter().any(|it| it.contains(row));
+        assert!(self.ahead.borrow().iter().all(is_lacked), "filled ahead is what was lacking");
+        let is_apart = |one: &Range<u64>, next: &Range<u64>| one.end <= next.start;
+        assert!(self.lacks.is_sorted_by(is_apart), "what was lacking ascends");
+        assert!(rows == self.rows_total || !self.brings(rows), "the mark is at a row that lacks");
     }
 
     fn advance(&self) {
@@ -102,5 +121,31 @@ impl FilledRows {
     /// The first range that does not lie below a row.
     fn lacking_from(&self, row: u64) -> Option<&Range<u64>> {
         self.lacks.get(self.lacks.partition_point(|lacking| lacking.end <= row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::Level;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_what_is_wrong_with_filled_rows() {
+        let make = || {
+            let layout = Layout::new(Level::Raid5, 3, 1, 4096, 40 << 12).expect("a shape");
+            let filled = FilledRows::but_for(vec![4..8, 20..30], &layout);
+            [4, 5, 21, 22].into_iter().for_each(|row| filled.add(row));
+            filled.record(5);
+            filled
+        };
+        let breaks: [Break<FilledRows>; 5] = [
+            ("recorded is what is filled", |it| it.recorded_rows.set(7)),
+            ("what was lacking", |it| _ = it.ahead.borrow_mut().insert(10)),
+            ("what was lacking", |it| _ = it.ahead.borrow_mut().insert(6)),
+            ("what was lacking ascends", |it| it.lacks.reverse()),
+            ("the mark is at a row that lacks", |it| it.rows.set(9)),
+        ];
+        assert_trips(make, FilledRows::self_check, &breaks);
     }
 }

@@ -131,6 +131,20 @@ impl Members {
         self.lent.iter().map(|lent| lent.borrow().as_ref().map(record)).collect()
     }
 
+    pub(super) fn check_lent(&self) {
+        let mut lent = Vec::new();
+        for (slot, it) in (0..).zip(&self.lent) {
+            let it = it.borrow();
+            let Some(it) = it.as_deref() else { continue };
+            assert_eq!(it.slot, slot, "a slot knows its number");
+            assert!(self.active(it.role).is_none(), "{:?} needs nobody to stand in", it.role);
+            assert!(!lent.contains(&it.role), "two slots stand in for {:?}", it.role);
+            it.progress.self_check();
+            lent.push(it.role);
+        }
+        assert_eq!(self.any_lent.get(), !lent.is_empty(), "whether a slot is lent");
+    }
+
     /// Those along the chain of a cell who have it, as far as `has` says so of who is being filled.
     fn along(&self, cell: StripCell, has: impl Fn(&FilledRows) -> bool) -> Holders {
         let mut holders = Holders::new();

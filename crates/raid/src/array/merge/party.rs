@@ -73,6 +73,12 @@ impl Party {
         self.wait.borrow().as_ref().map(|wait| wait.stream)
     }
 
+    /// What of a stream waits here.
+    pub(super) fn waiting_bytes(&self, stream: StreamId) -> Option<u64> {
+        let wait = self.wait.borrow();
+        wait.as_ref().filter(|wait| wait.stream == stream).map(|wait| wait.request_bytes)
+    }
+
     pub(super) fn extend_wait(&self, until: Instant, wait_max: Duration) {
         if let Some(wait) = &mut *self.wait.borrow_mut() {
             wait.until = until.min(wait.since + wait_max);

@@ -104,6 +104,7 @@ impl Signed {
             let others = Devices::new(devices.to_vec(), &devices.runtime);
             let array = attempt(devices).await.expect("assembled").array;
             let outcome = life(&array, others).await;
+            array.self_check();
             array.stop().await.expect("stopped");
             outcome
         })

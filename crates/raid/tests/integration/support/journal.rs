@@ -140,6 +140,7 @@ impl Judge {
 
     /// Reads everything; what is there counts from now on.
     pub async fn check(&self, array: &Array, context: &str) {
+        array.self_check();
         let len = self.allowed.borrow().len();
         let bytes = read(array, 0, len * SECTOR as usize).await;
         let bytes = bytes.unwrap_or_else(|error| panic!("{context}: {error}"));

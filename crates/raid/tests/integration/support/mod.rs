@@ -245,8 +245,11 @@ fn times(a: u8, b: u8) -> u8 {
     reduced as u8
 }
 
-/// Checks on the raw bytes that parity and copies of every stripe fit its data.
-pub fn check_redundancy(layout: &Layout, members: &[Rc<TestDevice>]) {
+/// Checks on the raw bytes that parity and copies of every stripe fit its data, and what the array
+/// knows by itself.
+pub fn check_redundancy(array: &Array, members: &[Rc<TestDevice>]) {
+    array.self_check();
+    let layout = array.layout();
     for stripe in (0..layout.stripes()).map(Stripe) {
         check_stripe(layout, members, stripe);
     }

@@ -66,6 +66,24 @@ impl Ground {
         self.arrays.replace(arrays);
     }
 
+    /// Checks what it leads to; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where that is not these.
+    pub fn self_check(&self, device: &Rc<dyn BlockDevice>, arrays: &[Rc<Array>]) {
+        let leads_there = std::ptr::addr_eq(Rc::as_ptr(&self.device.borrow()), Rc::as_ptr(device));
+        assert!(leads_there, "caches are led to the cores that there are");
+        let known = self.arrays.borrow();
+        let are_known = known.len() == arrays.len()
+            && known.iter().zip(arrays).all(|(one, other)| Rc::ptr_eq(one, other));
+        assert!(are_known, "a cache is recorded on the arrays that it lies on");
+    }
+
+    /// Whether the cache on it is known to be out of date.
+    pub fn is_disowned(&self) -> bool {
+        self.is_disowned.get()
+    }
+
     /// The cache on it has copies from now on.
     pub fn begin_copies(&self) {
         self.is_disowned.set(false);

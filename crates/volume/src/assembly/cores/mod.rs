@@ -16,6 +16,7 @@ mod span;
 
 use crate::ArraySettings;
 use crate::assembly::open::Decorator;
+use crate::description::FIRST_CORE;
 use crate::upkeep::Upkeep;
 pub(crate) use ground::Ground;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
@@ -124,6 +125,24 @@ impl Cores {
         let (runtime, list) = (self.runtime.clone(), self.list.clone());
         let again = Self::new(runtime, list, self.decorator.clone());
         again.expect("the stripes are what they were").on_ground_of(self)
+    }
+
+    /// Checks the arrays, and where they lie; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        assert_eq!(self.list[0].id, FIRST_CORE, "the first core is the volume");
+        assert_eq!(self.places.count(), self.list.len(), "each core has a place");
+        assert_eq!(self.span.is_some(), !self.is_single(), "several cores lie side by side");
+        for (at, (core, place)) in self.iter().enumerate() {
+            let is_another = |other: &Rc<Core>| other.id != core.id && other.name != core.name;
+            assert!(self.list[..at].iter().all(is_another), "two cores are called {}", core.id);
+            assert!(place.len() <= core.shape().size_bytes, "a core has no more than its array");
+            core.array.self_check();
+            core.upkeep.self_check(&core.array);
+        }
+        self.ground.self_check(&self.device, &self.arrays());
     }
 
     /// Whether each has the place that its size asks for.
@@ -321,7 +340,40 @@ pub(crate) fn identity(cores: &[(Uuid, Shape)]) -> Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Volume;
+    use crate::volume::self_check::tests::lived;
     use headpond_block::Geometry;
+    use headpond_block::devices::RamDevice;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_cores_that_do_not_lie_where_they_should() {
+        fn of(volume: &Volume, change: impl FnOnce(&mut Cores)) {
+            let mut cores = volume.cores.borrow_mut();
+            change(Rc::get_mut(&mut cores).expect("nobody else has them"));
+        }
+        let breaks: [Break<Volume>; 7] = [
+            ("the first core is the volume", |it| of(it, |cores| cores.list.reverse())),
+            ("each core has a place", |it| of(it, |cores| _ = cores.list.pop())),
+            ("lie side by side", |it| of(it, |cores| cores.span = None)),
+            ("two cores are called", |it| {
+                of(it, |cores| cores.list[1] = Rc::clone(&cores.list[0]));
+            }),
+            ("no more than its array", |it| {
+                let large = Shape::of(&Geometry::of_size(1 << 30));
+                of(it, |cores| cores.places = Places::of(&[large, large]).expect("alike"));
+            }),
+            ("led to the cores that there are", |it| {
+                let (cores, other) = (it.cores(), Rc::new(RamDevice::new("other", 1 << 30)));
+                cores.ground.lead_to(other, cores.arrays());
+            }),
+            ("recorded on the arrays", |it| {
+                let cores = it.cores();
+                cores.ground.lead_to(Rc::clone(&cores.device), Vec::new());
+            }),
+        ];
+        assert_trips(lived, |it| it.cores().self_check(), &breaks);
+    }
 
     #[test]
     fn another_arrangement_of_cores_is_another_core() {

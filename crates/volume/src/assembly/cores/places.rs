@@ -91,6 +91,10 @@ impl Places {
         self.ranges.last().map_or(0, |last| last.end())
     }
 
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     pub fn range_of(&self, core: usize) -> ByteRange {
         self.ranges[core]
     }

@@ -105,6 +105,25 @@ impl Fence {
         self.guarded.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Checks who is the owner of what; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        let devices = self.devices();
+        for (at, device) in devices.iter().enumerate() {
+            let is_another = |other: &Rc<Guarded>| {
+                !std::ptr::addr_eq(Rc::as_ptr(&other.inner), Rc::as_ptr(&device.inner))
+            };
+            assert!(devices[..at].iter().all(is_another), "a device is behind the fence twice");
+            let is_ours = device.is_ours() || !device.has_our_record();
+            assert!(is_ours, "a record is kept alive on a device that is not the volume's");
+        }
+        let lost_to = self.lost_to.borrow();
+        let is_anothers = lost_to.as_ref().is_none_or(|it| it.token != self.me.token);
+        assert!(is_anothers, "a volume is not lost to its owner");
+    }
+
     /// What a device is to say that says this now.
     pub fn record_after(&self, found: &Found) -> OwnerRecord {
         let promises = match &*self.promises.borrow() {
@@ -241,5 +260,56 @@ impl BlockDevice for Guarded {
             self.is_ours.set(true);
         }
         self.inner.submit(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assembly::ownership::{Host, Process};
+    use headpond_block::devices::RamDevice;
+    use headpond_testkit::{Break, assert_trips};
+    use uuid::Uuid;
+
+    type Fenced = (Rc<Fence>, Vec<Rc<dyn BlockDevice>>);
+
+    /// Two devices, one of which is the volume's.
+    fn fenced() -> Fenced {
+        let made = headpond_sim::run(1, async |runtime, _| {
+            let process = Process { number: 12, started: 99 };
+            let [machine, boot] = [1, 2].map(Uuid::from_u128);
+            let me = OwnerRecord {
+                volume: Uuid::from_u128(7),
+                token: Uuid::from_u128(3),
+                host: Host { name: "here".into(), machine, boot, process },
+                sequence: 0,
+                interval_ms: 1000,
+                is_held: true,
+                promises: Promises::default(),
+            };
+            let now = runtime.now();
+            let fence = Fence::new(&runtime, me, Vec::new(), now);
+            let device = |name: &str| Rc::new(RamDevice::new(name, 1 << 20)) as Rc<dyn BlockDevice>;
+            let ours = fence.guard(device("ours"), Some(now)).0;
+            let other = fence.guard(device("other"), None).0;
+            (fence, vec![ours, other])
+        });
+        made.expect("no deadlock")
+    }
+
+    #[test]
+    fn check_notices_devices_that_are_not_behind_the_fence_once() {
+        let breaks: [Break<Fenced>; 4] = [
+            ("behind the fence twice", |(fence, devices)| {
+                let inner = Rc::clone(&fence.devices()[0].inner);
+                devices.push(fence.guard(inner, None).0);
+            }),
+            ("not the volume's", |(fence, _)| fence.devices()[0].is_ours.set(false)),
+            ("not the volume's", |(fence, _)| {
+                fence.devices()[1].renewed.set(Some(Instant::START));
+            }),
+            ("not lost to its owner", |(fence, _)| fence.lose(fence.me.clone())),
+        ];
+        assert_trips(fenced, |(fence, _)| fence.self_check(), &breaks);
     }
 }

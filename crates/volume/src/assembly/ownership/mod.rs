@@ -124,6 +124,11 @@ impl Ownership {
         device
     }
 
+    /// As [`Fence::self_check`].
+    pub fn self_check(&self) {
+        self.0.iter().for_each(|fence| fence.self_check());
+    }
+
     /// Whether another owner has taken over.
     pub fn is_lost(&self) -> bool {
         self.0.as_ref().is_some_and(|fence| fence.is_lost())

@@ -73,6 +73,11 @@ impl Recogniser {
         rest
     }
 
+    /// As [`Learned::self_check`].
+    pub fn self_check(&self) {
+        self.learned.borrow().self_check();
+    }
+
     /// Whether all of a request lies in metadata; remembers what a write shows of itself.
     pub fn is_metadata(&self, request: &Request) -> bool {
         let picture = self.picture.borrow();
@@ -195,6 +200,16 @@ impl Recogniser {
 }
 
 impl Learned {
+    /// Checks that what was learned is forgotten in its turn; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where it is not.
+    fn self_check(&self) {
+        assert!(self.order.len() <= LEARNED_MAX, "so many blocks are known and no more");
+        let in_order: BTreeSet<u64> = self.order.iter().copied().collect();
+        assert!(self.blocks.is_subset(&in_order), "a block is never forgotten");
+    }
+
     fn contains(&self, range: ByteRange) -> bool {
         range.len() <= LOOKED_AT_BYTES_MAX
             && !self.blocks.is_empty()
@@ -225,4 +240,26 @@ impl Learned {
 fn blocks_of(range: ByteRange) -> impl Iterator<Item = u64> {
     let outer = range.align_outward(BLOCK_BYTES);
     outer.start() / BLOCK_BYTES..outer.end() / BLOCK_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn check_notices_blocks_that_are_never_forgotten() {
+        let make = || {
+            let mut learned = Learned::default();
+            learned.note(ByteRange::at(0, 16 << 10), true);
+            learned.note(ByteRange::at(4096, 4096), false);
+            learned
+        };
+        let breaks: [Break<Learned>; 3] = [
+            ("a block is never forgotten", |it| _ = it.order.pop_front()),
+            ("a block is never forgotten", |it| _ = it.blocks.insert(99)),
+            ("so many blocks are known", |it| it.order.extend(0..LEARNED_MAX as u64)),
+        ];
+        assert_trips(make, Learned::self_check, &breaks);
+    }
 }
