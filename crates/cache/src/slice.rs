@@ -482,7 +482,7 @@ pub(crate) mod tests {
             let (slice, _) = opened.expect("opens");
             let device: &dyn BlockDevice = &slice;
             device.write(0, Buffer::zeroed(64 << 10)).await.expect("a write");
-            device.read(1 << 20, &Buffer::zeroed(64 << 10)).await.expect("a read");
+            device.read(1 << 20, Buffer::zeroed(64 << 10)).await.expect("a read");
             slice.engine
         });
         engine.expect("no deadlock")

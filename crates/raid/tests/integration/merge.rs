@@ -405,7 +405,7 @@ fn streams_over_the_same_blocks_leave_one_of_them_and_right_parity() {
                 let is_one = block.iter().all(|byte| *byte == block[0]);
                 assert!(is_one && (1..4).contains(&block[0]), "no block is mixed or lost");
             }
-            check_redundancy(&array, members);
+            check_redundancy(array, members);
         });
     }
 }

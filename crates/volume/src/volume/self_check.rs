@@ -55,7 +55,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{CreateOptions, Description, Devices, OpenOptions, Tolerance};
     use headpond_block::devices::RamDevice;
-    use headpond_block::{BlockDevice, Buffer, BufferPool, Geometry, PoolConfig};
+    use headpond_block::{BlockDevice, Buffer, BufferPool, ByteRange, Geometry, PoolConfig};
     use headpond_raid::{Contents, Intent, Occupied};
     use headpond_testkit::{Break, assert_trips};
     use std::rc::Rc;
@@ -141,7 +141,7 @@ pub(crate) mod tests {
             ("a cache has all slices", |it| it.description.borrow_mut().slices = 4),
             ("a door leads to its core", |it| {
                 let door = it.front.door(2).expect("a door for each core");
-                door.move_to(headpond_block::ByteRange::at(1 << 40, 4096), None);
+                door.move_to(ByteRange::at(1 << 40, door.place().len()), None);
             }),
         ];
         assert_trips(lived, Volume::self_check, &breaks);

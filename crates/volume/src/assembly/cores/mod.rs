@@ -343,7 +343,7 @@ mod tests {
     use crate::Volume;
     use crate::volume::self_check::tests::lived;
     use headpond_block::Geometry;
-    use headpond_block::devices::RamDevice;
+    use headpond_block::decorators::ProbeDevice;
     use headpond_testkit::{Break, assert_trips};
 
     #[test]
@@ -364,8 +364,9 @@ mod tests {
                 of(it, |cores| cores.places = Places::of(&[large, large]).expect("alike"));
             }),
             ("led to the cores that there are", |it| {
-                let (cores, other) = (it.cores(), Rc::new(RamDevice::new("other", 1 << 30)));
-                cores.ground.lead_to(other, cores.arrays());
+                let cores = it.cores();
+                let around = ProbeDevice::new(Rc::clone(&cores.device), it.runtime.clone());
+                cores.ground.lead_to(Rc::new(around), cores.arrays());
             }),
             ("recorded on the arrays", |it| {
                 let cores = it.cores();
