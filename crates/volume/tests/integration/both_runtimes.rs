@@ -72,6 +72,7 @@ async fn whole_life(
     let client = Client::new(volume.clone(), Rc::clone(&witness), &runtime);
     client.run(&MIXED, seed).await.unwrap();
     client.check_all().await.unwrap();
+    volume.self_check();
     volume.stop().await.expect("stops");
     let first = client.tally();
     disks[1..].rotate_left(1);
@@ -82,6 +83,7 @@ async fn whole_life(
     client.check_all().await.unwrap();
     volume.clean_all().await.expect("cleaned");
     client.check_all().await.unwrap();
+    volume.self_check();
     volume.stop().await.expect("stops");
     for tally in [first, client.tally()] {
         assert_eq!((tally.failed_reads, tally.failed_others), (0, 0));
@@ -242,6 +244,7 @@ fn payload_free_growth(mode: Mode) -> u64 {
         }
         device.flush().await.unwrap();
         let grown = resident() - before;
+        volume.self_check();
         volume.stop().await.expect("stops");
         grown
     };
@@ -276,6 +279,7 @@ fn odd_sectors_across_the_border_of_two_slices_are_written_and_read() {
             let offset = (4 << 20) - 512 * 9;
             device.write(offset, &source).await.unwrap();
             device.read(offset, &target).await.unwrap();
+            volume.self_check();
             volume.stop().await.expect("stops");
             target.to_vec()
         });
@@ -336,6 +340,7 @@ fn a_member_that_hangs_is_evicted_by_its_deadline_though_all_requests_are_reads(
         assert_eq!(state(), headpond_raid::ArrayState::Healthy, "it may only be busy");
         runtime.sleep(Duration::from_secs(10)).await;
         assert_eq!(state(), headpond_raid::ArrayState::Degraded);
+        volume.self_check();
         volume.stop().await.expect("stops");
     };
     run(7, main).expect("no deadlock");

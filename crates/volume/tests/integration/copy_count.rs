@@ -161,6 +161,7 @@ impl Machine {
             let checked = client.check_all().await;
             checked.unwrap_or_else(|verdict| panic!("{context}, copy {index}: {verdict}"));
             assert_eq!(client.tally().failed_reads, 0, "{context}");
+            volume.self_check();
             volume.stop().await.expect("stops");
         });
     }
@@ -265,6 +266,7 @@ fn the_last_two_copies_and_those_of_other_levels_stay() {
         assert!(grown.as_ref().is_err_and(is_degraded), "{grown:?}");
         volume.drop_copy(None, on("m0"), pool()).await.expect("one that is lost goes as well");
         assert_eq!(volume.status().array.state, ArrayState::Healthy);
+        volume.self_check();
         volume.stop().await.expect("stops");
     });
 }
@@ -278,6 +280,7 @@ fn without_its_first(seed: u64) -> Machine {
         until_healthy(&volume, &runtime).await;
         add_third(&volume, third(&disks[2], Uuid::from_u128(0x333)), &runtime).await;
         volume.fail_member(None, FIRST).await.expect("three copies");
+        volume.self_check();
         volume.stop().await.expect("stops");
     });
     machine
@@ -305,6 +308,7 @@ fn a_mistyped_device_gives_up_no_copy_and_missing_the_one_that_nobody_has() {
         let leaving = LeavingCopy { copy: WhichCopy::Missing, device: None };
         let error = volume.drop_copy(None, leaving, pool()).await.expect_err("none is");
         assert!(error.to_string().contains("no copy whose device"), "{error}");
+        volume.self_check();
         volume.stop().await.expect("stops");
     });
 }
@@ -325,6 +329,7 @@ fn a_copy_is_given_up_by_its_uuid_or_by_the_label_on_its_device() {
             assert_eq!((copies(&volume), volume.status().array.state), (2, ArrayState::Healthy));
             let is_free = inspect(&*disks[0]).await.expect("reads") == Inspection::Empty;
             assert_eq!(is_free, by_label);
+            volume.self_check();
             volume.stop().await.expect("stops");
         });
     }
@@ -343,6 +348,7 @@ fn a_duplicate_of_a_copy_in_use_is_not_taken_for_it() {
         assert_eq!(copies(&volume), 3);
         let found = inspect(&*duplicate).await.expect("reads");
         assert!(matches!(found, Inspection::Member(_)), "{found:?}");
+        volume.self_check();
         volume.stop().await.expect("stops");
     });
 }
@@ -359,6 +365,7 @@ fn work_that_rests_still_does_when_a_copy_has_gone() {
         volume.drop_copy(None, leaving, pool()).await.expect("one is missing");
         let upkeep = volume.status().cores[0].upkeep.clone();
         assert!(upkeep.paused && upkeep.scrub_wanted, "{upkeep:?}");
+        volume.self_check();
         volume.stop().await.expect("stops");
     });
 }
@@ -377,6 +384,7 @@ fn whatever_is_listed_carries_a_label_though_the_program_ended_before_the_list_w
                 _ => volume.add_spare(None, new).await.expect("it may be a spare"),
             }
             machine.kept.replace(volume.description());
+            volume.self_check();
             volume.stop().await.expect("stops");
         });
         machine.ends_unkept.set(Some(name));
@@ -395,6 +403,7 @@ fn whatever_is_listed_carries_a_label_though_the_program_ended_before_the_list_w
             let disks = machine.disks(&runtime, &sim);
             let volume = machine.open_as_kept(&runtime, &disks).await;
             assert!(lists(&volume, name));
+            volume.self_check();
             volume.stop().await.expect("stops");
         });
     }
@@ -424,6 +433,7 @@ fn a_disk_that_hangs_while_it_is_to_become_a_copy_holds_nobody_up() {
             let client = Client::new(volume.clone(), Rc::clone(&machine.witness), &runtime);
             client.run(&BUSY, after).await.unwrap_or_else(|verdict| panic!("{after}: {verdict}"));
             assert_eq!(client.tally().failed_reads + client.tally().failed_others, 0);
+            volume.self_check();
             volume.stop().await.expect("stops");
         });
     }

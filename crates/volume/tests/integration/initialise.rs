@@ -101,6 +101,7 @@ fn parity_is_computed_while_requests_are_served_and_then_replaces_a_member() {
         assert_eq!(read(&volume, far).await, before);
         assert_eq!(volume.status().array.state, ArrayState::Degraded);
         assert_eq!(client.tally().failed_reads, 0);
+        volume.self_check();
         volume.stop().await.expect("stops");
     };
     run(3, main).expect("no deadlock");
@@ -114,10 +115,12 @@ fn a_stop_interrupts_it_and_the_next_open_has_it_go_on() {
         let volume = bench.open().await;
         runtime.sleep(Duration::from_millis(2)).await;
         assert!(volume.status().array.initialising.is_some_and(|at| at.stripes > 0));
+        volume.self_check();
         volume.stop().await.expect("stops");
         let volume = bench.open().await;
         assert!(!volume.status().array.parity_initialised);
         bench.until_initialised(&volume).await;
+        volume.self_check();
         volume.stop().await.expect("stops");
         assert!(bench.open().await.status().array.parity_initialised, "it is recorded");
     };

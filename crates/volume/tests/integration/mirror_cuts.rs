@@ -142,6 +142,7 @@ impl Machine {
             };
             let client = Client::new(volume.clone(), Rc::clone(&self.witness), &runtime);
             client.check_all().await.unwrap_or_else(|wrong| panic!("{present:?}: {wrong:?}"));
+            volume.self_check();
             client.run(&FEW, 7).await.expect("works");
             if matches!(act, Act::Detach) {
                 // It has nothing to write before it is left.

@@ -185,6 +185,7 @@ fn a_second_host_is_refused_while_the_first_is_there_and_served_once_it_has_stop
         assert_eq!(right.watched.borrow()[0].host, "left");
         write(&volume, 8).await.unwrap();
         assert_eq!(state(&volume), OwnerState::Held);
+        volume.self_check();
         volume.stop().await.unwrap();
         right.watched.borrow_mut().clear();
         let volume = right.open(&disks).await.expect("left has stopped");
@@ -212,6 +213,7 @@ fn an_owner_that_wakes_after_it_was_taken_over_writes_nothing() {
             let write_late = runtime.spawn(async move { write(&waiting, 66).await });
             assert_eq!(read(&volume).await, 7);
             write(&volume, 8).await.unwrap();
+            volume.self_check();
             volume.stop().await.unwrap();
             let before = disks.contents();
             left.link.set_down(false);
@@ -245,6 +247,7 @@ fn an_owner_that_was_late_goes_on_where_nobody_has_taken_over() {
         left.link.set_down(false);
         late.await.expect("it is written in the end");
         assert_eq!((state(&volume), read(&volume).await), (OwnerState::Held, 9));
+        volume.self_check();
         volume.stop().await.unwrap();
     })
     .unwrap();
@@ -310,6 +313,7 @@ fn a_disk_that_hangs_makes_nobody_late() {
         runtime.sleep(LONG).await;
         assert_eq!(state(&volume), OwnerState::Held);
         hung.set_down(false);
+        volume.self_check();
         volume.stop().await.unwrap();
     })
     .unwrap();
@@ -326,6 +330,7 @@ fn a_disk_that_hangs_before_it_is_opened_is_done_without() {
         let volume = opened.expect("one may be missing");
         assert_eq!(volume.status().array.state, ArrayState::Degraded);
         hung.set_down(false);
+        volume.self_check();
         volume.stop().await.unwrap();
     })
     .unwrap();
@@ -355,6 +360,7 @@ fn disks_that_answer_only_after_they_were_given_up_are_not_opened_beside_their_o
         back.await;
         runtime.sleep(LONG).await;
         assert_eq!(state(&volume), OwnerState::Held);
+        volume.self_check();
         volume.stop().await.unwrap();
     })
     .unwrap();
@@ -379,6 +385,7 @@ fn a_device_that_joins_carries_the_record_too_and_one_that_is_refused_does_not()
         volume.add_spare(None, spare(Occupied::Overwrite)).await.unwrap();
         runtime.sleep(LONG).await;
         assert!(disks.records().iter().all(|record| record.starts_with(b"HPOWNER")));
+        volume.self_check();
         volume.stop().await.unwrap();
     })
     .unwrap();
@@ -400,6 +407,7 @@ fn without_a_claimant_or_with_no_heartbeat_no_disk_says_whose_it_is() {
             write(&volume, 1).await.unwrap();
             runtime.sleep(LONG).await;
             assert_eq!((disks.records(), volume.status().owner), (blank.clone(), None));
+            volume.self_check();
             volume.stop().await.unwrap();
         }
     })

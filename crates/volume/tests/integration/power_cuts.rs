@@ -116,6 +116,7 @@ impl Machine {
         let main = async |runtime: Runtime, sim: Sim| {
             let (volume, client) = self.open(&runtime, &sim, life).await;
             let verdict = work(&volume, &client, &runtime, life).await;
+            volume.self_check();
             volume.stop().await.expect("stops");
             Lived { verdict, tally: client.tally() }
         };
@@ -189,6 +190,7 @@ async fn work(
     is_over.set(true);
     cleaner.await;
     verdict?;
+    volume.self_check();
     client.check_all().await
 }
 
@@ -325,6 +327,7 @@ fn writes_past_the_cache_right_after_a_cut_leave_no_torn_parity() {
                 written.unwrap_or_else(|verdict| panic!("{context}: {verdict}"));
                 let judged = client.check_all().await;
                 judged.unwrap_or_else(|verdict| panic!("{context}: {verdict}"));
+                volume.self_check();
                 volume.stop().await.expect("stops");
             });
             machine.check_parity(&context);
@@ -419,10 +422,12 @@ fn degraded_volume_cut_while_it_writes_through_starts_or_says_that_parity_may_be
             let description = description(life.mode, 1);
             match Volume::open(&runtime, &description, devices, careful()).await {
                 Ok(volume) => {
-                    let window = WindowDevice::new(Rc::new(volume), WINDOW_START, WINDOW_BYTES);
+                    let volume = Rc::new(volume);
+                    let window = WindowDevice::new(volume.clone(), WINDOW_START, WINDOW_BYTES);
                     let client =
                         Client::new(Rc::new(window), Rc::clone(&machine.witness), &runtime);
                     client.check_all().await.unwrap_or_else(|told| panic!("cut {at}: {told}"));
+                    volume.self_check();
                     started.set(started.get() + 1);
                 }
                 Err(OpenError::Array(AssembleError::DegradedAndUnclean { .. })) => {

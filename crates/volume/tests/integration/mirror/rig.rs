@@ -123,6 +123,7 @@ pub async fn byte_at(volume: &Volume, block: u64) -> Result<u8, DeviceError> {
 }
 
 pub async fn expect(volume: &Volume, byte: u8) {
+    volume.self_check();
     for block in 0..BLOCKS {
         assert_eq!(byte_at(volume, block).await.ok(), Some(byte), "block {block}");
     }
