@@ -1,7 +1,7 @@
 //! That a volume is put together as it is described, and that all of it checks itself.
 
 use super::Volume;
-use crate::serving::cached::Cached;
+use crate::assembly::cached::Cached;
 use headpond_cache::Slice;
 use uuid::Uuid;
 
