@@ -91,7 +91,7 @@ pub struct CoreAnswer {
 }
 
 /// A cache or a tier.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheAnswer {
     /// As the description names them; several are copies of each other.
     pub devices: Vec<String>,

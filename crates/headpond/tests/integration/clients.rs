@@ -2,7 +2,6 @@
 
 use crate::common::{Daemon, User, client};
 use headpond_testkit::skip;
-use serde_json::json;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 
@@ -160,31 +159,27 @@ fn what_clients_hold_together_is_set_at_create_and_live_and_status_shows_each_of
     let daemon = user.serve("v");
     let mut half_open = UnixStream::connect(user.socket("v")).unwrap();
     half_open.read_exact(&mut [0; GREETING_BYTES]).unwrap();
-    let status = user.json(&["status", "v", "--json"]);
-    let client = &status["clients"][0];
+    let status = user.status("v");
+    let (client, server) = (&status.clients[0], status.server.unwrap());
     let peer = format!("unix peer, process {}", std::process::id());
-    assert_eq!((&client["peer"], &client["export"]), (&json!(peer), &json!(null)));
-    assert!(client["age_s"].as_f64() >= client["idle_s"].as_f64(), "{client}");
-    assert_eq!((&client["in_flight"], &client["in_flight_bytes"]), (&json!(0), &json!(0)));
-    assert_eq!(status["server"]["memory_bytes_max"], 128 * MIB);
-    assert_eq!(
-        (&status["server"]["accepted"], &status["server"]["refused"]),
-        (&json!(1), &json!(0))
-    );
+    assert_eq!((&client.peer, &client.export), (&peer, &None));
+    assert!(client.age_s >= client.idle_s, "{client:?}");
+    assert_eq!((client.in_flight, client.in_flight_bytes), (0, 0));
+    assert_eq!(server.memory_bytes_max, 128 * MIB);
+    assert_eq!((server.accepted, server.refused), (1, 0));
     let shown = user.ok(&["status", "v"]);
     assert!(shown.contains("clients   1, with 0 B of 128 MiB under way"), "{shown}");
     assert!(shown.contains(&format!("{peer}: (handshake), connected for ")), "{shown}");
     user.ok(&["set", "v", "client-memory=64M"]);
-    let bytes_max =
-        |user: &User| user.json(&["status", "v", "--json"])["server"]["memory_bytes_max"].clone();
-    assert_eq!(bytes_max(&user), 64 * MIB);
+    let bytes_max = || user.status("v").server.unwrap().memory_bytes_max;
+    assert_eq!(bytes_max(), 64 * MIB);
     let ended = user.run(&["set", "v", "client-memory=1M"]);
     let possible = "it is auto, or a size from 64M to 1T";
     assert!(ended.code == 2 && ended.err.contains(possible), "{}", ended.err);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
-    assert_eq!(bytes_max(&user), 64 * MIB, "it outlives the daemon");
+    assert_eq!(bytes_max(), 64 * MIB, "it outlives the daemon");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }

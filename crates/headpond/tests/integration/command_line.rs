@@ -2,7 +2,10 @@
 
 use crate::common;
 use crate::common::User;
+use headpond_cache::{CleaningPolicy, CutoffPolicy, Mode};
+use headpond_raid::{Level, PatienceStatus};
 use headpond_testkit::skip;
+use headpond_volume::{CacheSettings, ClassSetting};
 use serde_json::json;
 use std::process::Command;
 
@@ -23,11 +26,14 @@ fn a_volume_lives_from_create_to_destroy() {
     let user = User::new();
     create(&user, "hv0");
     let daemon = user.serve("hv0");
-    let status = user.json(&["status", "hv0", "--json"]);
-    assert_eq!(status["array"]["level"], 6);
-    assert_eq!(status["cache"]["mode"], "write-back");
-    assert_eq!(status["cache"]["replayed_blocks"], 0);
+    let settings = || user.status("hv0").cache.unwrap().settings;
+    assert_eq!(user.array("hv0").level, Level::Raid6);
+    assert_eq!(settings().mode, Mode::WriteBack);
+    assert_eq!(user.live_cache("hv0").replayed_blocks, 0);
     assert!(user.ok(&["status", "hv0"]).contains("RAID 6"));
+    let listed = user.ok(&["status"]);
+    let row = listed.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row, ["hv0", "serving", "RAID", "6", "healthy", "write-back"], "{listed}");
     assert!(user.ok(&["stats", "hv0"]).contains("hits"));
     for change in ["mode=fast", "colour=red", "cleaning.speed=9"] {
         let ended = user.run(&["set", "hv0", "mode=pass-through", change]);
@@ -39,8 +45,8 @@ fn a_volume_lives_from_create_to_destroy() {
     assert_eq!((&mode["value"], &mode["default"]), (&json!("write-around"), &json!("write-back")));
     assert!(user.ok(&["set", "hv0"]).contains("write-around *"), "what differs is marked");
     user.ok(&["set", "hv0", "preset=lustre"]);
-    let classes = &user.json(&["status", "hv0", "--json"])["cache"]["classes"];
-    assert_eq!(classes, "lustre", "one name sets the cleaner and the classes");
+    let classes = settings().classes;
+    assert_eq!(classes, ClassSetting::Lustre, "one name sets the cleaner and the classes");
     assert!(user.ok(&["set", "hv0"]).contains("lustre *"));
     user.ok(&["set", "hv0", "classes=none"]);
     user.ok(&["set", "hv0", "mode=write-through", "cleaning=nop", "seq-cutoff=1M"]);
@@ -48,11 +54,10 @@ fn a_volume_lives_from_create_to_destroy() {
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("hv0");
-    let status = user.json(&["status", "hv0", "--json"]);
-    assert_eq!(status["cache"]["mode"], "write-through", "settings outlive the daemon");
-    assert_eq!(status["cache"]["cleaning"]["policy"], "nop");
-    assert_eq!(status["cache"]["seq_cutoff"]["policy"], "always");
-    assert_eq!(status["cache"]["seq_cutoff"]["threshold"], "1M");
+    let CacheSettings { mode, cleaning, seq_cutoff, .. } = settings();
+    assert_eq!(mode, Mode::WriteThrough, "settings outlive the daemon");
+    assert_eq!(cleaning.policy, CleaningPolicy::Nop);
+    assert_eq!((seq_cutoff.policy, seq_cutoff.threshold.0), (CutoffPolicy::Always, MIB));
     user.ok(&["stop", "hv0", "--flush"]);
     assert_eq!(daemon.wait(), 0);
     assert_eq!(user.run(&["destroy", "hv0"]).code, 4, "destroy wants --yes");
@@ -80,11 +85,8 @@ fn members_that_are_said_to_be_zeros_are_looked_at_and_assumed_ones_come_with_a_
     let warned = user.ok(&create(&["--assume-clean"]));
     assert!(warned.contains("nobody has computed its parity"), "{warned}");
     let daemon = user.serve("hv0");
-    let array = user.json(&["status", "hv0", "--json"])["array"].clone();
-    assert_eq!(
-        (&array["parity_initialised"], &array["initialising"]),
-        (&json!(true), &json!(null))
-    );
+    let array = user.array("hv0");
+    assert_eq!((array.parity_initialised, array.initialising), (true, None));
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
 }
@@ -98,14 +100,14 @@ fn groups_that_nobody_names_are_mirrors_of_two_and_two_groups_of_parity() {
         args.extend((0..members).map(|at| user.file(&format!("{level}-{at}.img"), 16 * MIB)));
         user.ok(&args);
         let daemon = user.serve(level);
-        let array = user.json(&["status", level, "--json"])["array"].clone();
+        let array = user.array(level);
         user.ok(&["stop", level]);
         assert_eq!(daemon.wait(), 0);
-        (array["groups"].clone(), array["size_bytes"].as_u64().unwrap() / (15 * MIB))
+        (array.groups, array.size_bytes / (15 * MIB))
     };
-    assert_eq!(shape("10", 4), (json!(2), 2));
-    assert_eq!(shape("50", 6), (json!(2), 4));
-    assert_eq!(shape("60", 8), (json!(2), 4));
+    assert_eq!(shape("10", 4), (2, 2));
+    assert_eq!(shape("50", 6), (2, 4));
+    assert_eq!(shape("60", 8), (2, 4));
 }
 
 #[test]
@@ -120,13 +122,15 @@ fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     assert!(refused.code == 2 && refused.err.contains("needs a cache"), "{}", refused.err);
     user.ok(&create("member-patience-ms=500"));
     let daemon = user.serve("hv0");
-    let patience =
-        |user: &User| user.json(&["status", "hv0", "--json"])["array"]["patience"].clone();
-    let expected = json!({ "read_ms": 500, "deadline_ms": 30_000, "late_max": 8 });
-    assert_eq!(patience(&user), expected);
+    let patience = || user.array("hv0").patience.unwrap();
+    let of = |deadline_ms, late_max| PatienceStatus {
+        read_ms: Some(500),
+        deadline_ms: Some(deadline_ms),
+        late_max,
+    };
+    assert_eq!(patience(), of(30_000, Some(8)));
     user.ok(&["set", "hv0", "member-deadline-ms=10000", "member-late-max=off"]);
-    let expected = json!({ "read_ms": 500, "deadline_ms": 10_000, "late_max": null });
-    assert_eq!(patience(&user), expected);
+    assert_eq!(patience(), of(10_000, None));
     let line = "reads are reconstructed after 0.5 s at most; a member fails after 10 s without an";
     assert!(user.ok(&["status", "hv0"]).contains(line));
     let ended = user.run(&["set", "hv0", "member-patience-ms=1"]);
@@ -134,7 +138,7 @@ fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("hv0");
-    assert_eq!(patience(&user), expected, "settings outlive the daemon");
+    assert_eq!(patience(), of(10_000, None), "settings outlive the daemon");
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
 }
@@ -160,10 +164,10 @@ fn members_that_differ_hold_as_much_as_their_weights_say() {
     let told = "striped by weights 3:1 (capacity): 64 MiB; a plain stripe would have 32 MiB";
     assert!(all.code == 0 && all.out.contains(told), "{}{}", all.out, all.err);
     let daemon = user.serve("hv0");
-    let status = user.json(&["status", "hv0", "--json"]);
-    assert_eq!(status["size_bytes"], 64 * MIB);
-    assert_eq!(status["array"]["weights"], json!([3, 1]));
-    assert_eq!(status["array"]["members"][0]["data_bytes"], 48 * MIB);
+    let array = user.array("hv0");
+    assert_eq!(array.size_bytes, 64 * MIB);
+    assert_eq!(array.weights.unwrap().to_string(), "3:1");
+    assert_eq!(array.members[0].data_bytes, 48 * MIB);
     assert!(user.ok(&["status", "hv0"]).contains("RAID 0 of 2 members striped by weights 3:1"));
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
@@ -177,7 +181,7 @@ fn a_volume_without_a_cache_works_too() {
     let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 16 * MIB)).collect();
     user.ok(&["create", "plain", "--raid", "0", &members[0], &members[1]]);
     let daemon = user.serve("plain");
-    assert!(user.json(&["status", "plain", "--json"])["cache"].is_null());
+    assert!(user.status("plain").cache.is_none());
     assert_eq!(user.run(&["set", "plain", "mode=write-back"]).code, 4);
     user.ok(&["stop", "plain"]);
     assert_eq!(daemon.wait(), 0);
@@ -237,8 +241,7 @@ fn what_could_lose_data_is_refused_and_changes_nothing() {
     refuse(&["serve", "hv0"], "hv0 is being served already");
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
-    let alerts = &user.json(&["status", "hv0", "--json"])["alerts"];
-    assert_eq!(*alerts, serde_json::json!([]), "a second daemon leaves none");
+    assert_eq!(user.status("hv0").alerts, [], "a second daemon leaves none");
     assert_eq!(std::fs::read(&fresh).unwrap(), vec![0; 32 << 20], "nothing was written");
     assert_eq!(before[..8], std::fs::read(&member).unwrap()[..8]);
 }

@@ -2,8 +2,9 @@
 
 use crate::common;
 use crate::common::{User, client};
+use headpond_cache::CleaningPolicy;
 use headpond_testkit::skip;
-use serde_json::{Value, json};
+use headpond_volume::CoreReport;
 
 const MIB: u64 = 1 << 20;
 
@@ -20,15 +21,9 @@ impl Story {
         assert!(!out.contains("failed") && !out.contains("error"), "{command} on {export}: {out}");
     }
 
-    fn status(&self) -> Value {
-        self.user.json(&["status", "v", "--json"])
-    }
-
-    fn cores(&self) -> Vec<(u64, String)> {
-        let status = self.status();
-        let of =
-            |core: &Value| (core["id"].as_u64().unwrap(), core["name"].as_str().unwrap().into());
-        status["cores"].as_array().unwrap().iter().map(of).collect()
+    fn cores(&self) -> Vec<(u16, String)> {
+        let cores = self.user.status("v").cores.into_iter();
+        cores.map(|core| (core.id, core.name)).collect()
     }
 
     /// A mirror of two files as a further core.
@@ -45,9 +40,9 @@ impl Story {
     /// Of which one MiB was written, and nothing cleaned.
     fn check_stats_of_logs(&self) {
         let user = &self.user;
-        let logs = user.json(&["stats", "v", "--core", "logs", "--json"]);
-        let dirty = logs["usage"].as_array().unwrap().iter().find(|row| row["name"] == "Dirty");
-        assert_eq!(dirty.unwrap()["count"], MIB / 4096);
+        let logs: CoreReport = user.answer(&["stats", "v", "--core", "logs"]);
+        let dirty = logs.usage.iter().find(|row| row.name == "Dirty");
+        assert_eq!(dirty.unwrap().count, MIB / 4096);
         assert!(user.ok(&["stats", "v", "--core", "logs"]).contains("Core write errors"));
         let csv = user.ok(&["stats", "v", "--core", "logs", "--csv"]);
         assert!(csv.starts_with("Core ID,Core name,"));
@@ -103,12 +98,13 @@ fn cores_are_added_and_removed_while_the_volume_is_served_and_nothing_is_lost() 
         "{}",
         added.out
     );
-    assert_eq!(story.status()["cache"]["cleaning"]["policy"], "nop", "the settings stay");
+    let policy = user.status("v").cache.unwrap().settings.cleaning.policy;
+    assert_eq!(policy, CleaningPolicy::Nop, "the settings stay");
     story.io("v", "v/logs", "write -P 0x22 0 1M");
     story.io("v", "", "read -P 0x11 0 1M");
-    assert_eq!(story.status()["cache"]["dirty_bytes"], MIB, "of the second core alone");
-    let asked = user.json(&["stats", "v", "--json"])["cores"].clone();
-    assert_eq!((&asked[0]["read_bytes"], &asked[1]["written_bytes"]), (&json!(MIB), &json!(MIB)));
+    assert_eq!(user.live_cache("v").dirty_bytes, MIB, "of the second core alone");
+    let asked = user.stats(&["v"]).report.cores;
+    assert_eq!((asked[0].counts.read_bytes, asked[1].counts.written_bytes), (MIB, MIB));
     assert!(user.ok(&["stats", "v"]).contains("logs"));
     story.check_stats_of_logs();
     // What create refuses is refused here too, and changes nothing.
@@ -117,7 +113,7 @@ fn cores_are_added_and_removed_while_the_volume_is_served_and_nothing_is_lost() 
     }
     story.is_refused_what_holds_something();
     assert_eq!(story.cores(), [(1, "v".into()), (2, "logs".into())]);
-    assert_eq!(story.status()["cache"]["dirty_bytes"], MIB, "the cache was left alone");
+    assert_eq!(user.live_cache("v").dirty_bytes, MIB, "the cache was left alone");
     let added = story.add("more", &["--force"]);
     assert_eq!(added.code, 0, "{}", added.err);
     story.io("v", "v/logs", "write -P 0x33 1M 1M");

@@ -3,7 +3,6 @@
 use crate::common::{User, client};
 use headpond_testkit::skip;
 use headpond_volume::Description;
-use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
@@ -27,7 +26,7 @@ fn qemu(user: &User, qemu_io: &std::path::Path, command: &str) {
 
 fn until_grown(user: &User) {
     for _ in 0..300 {
-        if status(user)["array"]["growth"].is_null() {
+        if user.array("v").growth.is_none() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -35,8 +34,8 @@ fn until_grown(user: &User) {
     panic!("it still grows");
 }
 
-fn status(user: &User) -> Value {
-    user.json(&["status", "v", "--json"])
+fn size_bytes(user: &User) -> u64 {
+    user.status("v").size_bytes.unwrap()
 }
 
 #[test]
@@ -54,7 +53,7 @@ fn an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volum
     args.extend(members.iter().map(String::as_str));
     user.ok(&args);
     let daemon = user.serve("v");
-    let before = status(&user)["size_bytes"].as_u64().unwrap();
+    let before = size_bytes(&user);
     each_mib(&user, &qemu_io, "write");
     user.ok(&["flush", "v"]);
     user.ok(&["array", "pace", "v", "--floor", "1M", "--ceiling", "8M"]);
@@ -73,20 +72,20 @@ fn an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volum
     let described = Description::parse(&text).unwrap();
     assert_eq!(described.core.members.len(), 5, "{text}");
     let daemon = user.serve("v");
-    assert!(!status(&user)["array"]["growth"].is_null(), "it goes on");
+    assert!(user.array("v").growth.is_some(), "it goes on");
     each_mib(&user, &qemu_io, "read");
     each_mib(&user, &qemu_io, "write");
     user.ok(&["array", "pace", "v", "--floor", "1G", "--no-ceiling"]);
     until_grown(&user);
     each_mib(&user, &qemu_io, "read");
-    assert_eq!(status(&user)["size_bytes"].as_u64().unwrap(), 2 * before, "without a start");
+    assert_eq!(size_bytes(&user), 2 * before, "without a start");
     let end = format!("{}", 2 * before - MIB);
     qemu(&user, &qemu_io, &format!("write -P 201 {end} 1M"));
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
-    assert_eq!(status(&user)["size_bytes"].as_u64().unwrap(), 2 * before);
-    assert_eq!(status(&user)["array"]["growth"], Value::Null);
+    assert_eq!(size_bytes(&user), 2 * before);
+    assert_eq!(user.array("v").growth, None);
     qemu(&user, &qemu_io, &format!("read -P 201 {end} 1M"));
     user.ok(&["array", "fail", "v", &new]);
     each_mib(&user, &qemu_io, "read");
@@ -113,20 +112,19 @@ fn an_array_grows_behind_a_cache_across_a_kill_and_the_cache_has_the_new_room_as
     user.ok(&["set", "v", "mode=write-back", "cleaning=nop"]);
     each_mib(&user, &qemu_io, "write");
     user.ok(&["array", "pace", "v", "--floor", "1M", "--ceiling", "8M"]);
-    let dirty = |status: &Value| status["cache"]["dirty_bytes"].as_u64().unwrap();
-    assert!(dirty(&status(&user)) > 50 * MIB);
-    let before = status(&user)["size_bytes"].as_u64().unwrap();
+    let dirty = || user.live_cache("v").dirty_bytes;
+    assert!(dirty() > 50 * MIB);
+    let before = size_bytes(&user);
     user.ok(&["array", "grow", "v", &device("new")]);
-    assert!(dirty(&status(&user)) > 50 * MIB, "it stays in the cache");
+    assert!(dirty() > 50 * MIB, "it stays in the cache");
     each_mib(&user, &qemu_io, "read");
     daemon.kill();
     let daemon = user.serve("v");
-    let found = status(&user);
-    assert!(!found["array"]["growth"].is_null() && !found["cache"].is_null(), "{found}");
+    assert!(user.array("v").growth.is_some() && user.status("v").live_cache().is_some());
     each_mib(&user, &qemu_io, "read");
     user.ok(&["array", "pace", "v", "--floor", "1G", "--no-ceiling"]);
     until_grown(&user);
-    let after = status(&user)["size_bytes"].as_u64().unwrap();
+    let after = size_bytes(&user);
     assert!(after > before + before / 3, "{after}");
     let end = format!("{}", after - MIB);
     qemu(&user, &qemu_io, &format!("write -P 201 {end} 1M"));

@@ -1,10 +1,12 @@
 //! Members that are files on FUSE, one of whose servers is stopped: what FUSE does then stops
 //! nothing but that member.
 
-use crate::common::{User, answer_to};
+use crate::common::{User, answer_to, parse};
+use headpond_api::answers::Status;
+use headpond_raid::ArrayState;
+use headpond_raid::superblock::RoleState;
 use headpond_testkit::{skip, tool};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -118,9 +120,8 @@ impl Drop for Hung<'_> {
     }
 }
 
-fn status(user: &User) -> Value {
-    let (_, told) = Running(user.start(&["status", "v", "--json"])).ended();
-    serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"))
+fn status(user: &User) -> Status {
+    parse(&Running(user.start(&["status", "v", "--json"])).ended().1)
 }
 
 /// A client with many requests in flight, until it has been busy for that long.
@@ -147,21 +148,22 @@ fn story(tools: &Tools, rw: &str) {
     let mut daemon = user.serve("v");
     let busy = client(&tools.fio, &user, rw, 6);
     let begun = Instant::now();
-    while status(&user)["clients"].as_array().is_none_or(Vec::is_empty) {
+    while status(&user).clients.is_empty() {
         assert!(begun.elapsed() < PATIENCE, "no client: {}", daemon.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     std::thread::sleep(Duration::from_secs(1));
     let hung = members[1].hang();
     let begun = Instant::now();
-    while status(&user)["array"]["members"][1]["state"] != "failed" {
-        assert!(begun.elapsed() < PATIENCE, "it is in use: {}", status(&user)["array"]);
+    let array = || status(&user).array().expect("it is served").clone();
+    while array().members[1].state != RoleState::Failed {
+        assert!(begun.elapsed() < PATIENCE, "it is in use: {:?}", array());
         std::thread::sleep(Duration::from_millis(50));
     }
     let (ended, _) = busy.ended();
     let said = std::fs::read_to_string(user.path("fio.log")).unwrap_or_default();
     assert!(ended == Some(0) && !said.contains("error"), "{said}");
-    assert_eq!(status(&user)["array"]["state"], "degraded");
+    assert_eq!(array().state, ArrayState::Degraded);
     let (stopped, said) = Running(user.start(&["stop", "v"])).ended();
     assert_eq!(stopped, Some(0), "{said}");
     let ended = daemon.ended_within(3 * PATIENCE);
@@ -207,7 +209,7 @@ fn beside(tools: &Tools) {
     let socket = user.path("v.control");
     let asked = std::thread::spawn(move || answer_to(&socket, &request));
     let begun = Instant::now();
-    while status(&user)["commands"] != serde_json::json!(["array"]) {
+    while status(&user).commands != ["array"] {
         assert!(begun.elapsed() < PATIENCE, "{}", daemon.log());
         std::thread::sleep(Duration::from_millis(20));
     }

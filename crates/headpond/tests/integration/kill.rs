@@ -63,8 +63,7 @@ fn nothing_flushed_is_lost_in_200_kills() {
 /// What the kill left dirty is cleaned though nobody asks.
 fn wait_for_parity(user: &User) {
     for _ in 0..500 {
-        let status = user.json(&["status", "v", "--json"]);
-        if status["cache"]["replayed_blocks"].as_u64().expect("is counted") == 0 {
+        if user.live_cache("v").replayed_blocks == 0 {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -114,8 +114,8 @@ fn of_an_export_its_servers_word_is_kept_and_of_an_own_volume_its_settings_too()
     user.ok(&["lab", "run", &write(&user, "p.toml", &text), "--out", "out", "--html", &page]);
     let target = &environment(&user, "out")["targets"][0];
     let export = &target["export"];
-    let size = user.json(&["status", "own", "--json"])["size_bytes"].clone();
-    assert!(size.is_u64() && export["size_bytes"] == size, "{export} and {size}");
+    let size = user.status("own").size_bytes;
+    assert!(size.is_some() && export["size_bytes"].as_u64() == size, "{export} and {size:?}");
     assert_eq!(export["volume"], "own", "{export}");
     let flags = export["flags"].as_array().unwrap();
     for flag in ["SEND_FLUSH", "SEND_FUA"] {

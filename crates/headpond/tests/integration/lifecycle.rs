@@ -1,8 +1,10 @@
 //! The cache of a served volume comes and goes.
 
 use crate::common::{User, client};
+use headpond_api::answers::{CacheAnswer, ServiceState, Status};
+use headpond_cache::{CleaningPolicy, Mode, ScrubReport};
 use headpond_testkit::skip;
-use serde_json::Value;
+use headpond_volume::AlertKind;
 
 const MIB: u64 = 1 << 20;
 
@@ -13,8 +15,14 @@ fn create(user: &User) {
     user.ok(&args);
 }
 
-fn cache_of(user: &User) -> Value {
-    user.json(&["status", "v", "--json"])["cache"].clone()
+fn cache_of(user: &User) -> CacheAnswer {
+    user.status("v").cache.expect("it has a cache")
+}
+
+/// Clean and dirty bytes.
+fn held(user: &User) -> (u64, u64) {
+    let cache = user.live_cache("v");
+    (cache.clean_bytes, cache.dirty_bytes)
 }
 
 /// One command of qemu-io.
@@ -35,36 +43,35 @@ fn a_cache_is_attached_replaced_and_detached_and_nothing_is_lost() {
     let (first, second) = (user.file("one.img", 64 * MIB), user.file("two.img", 48 * MIB));
     user.ok(&["cache", "attach", "v", &first, "--set", "cleaning=nop"]);
     qemu_io(&user, &program, "write -P 0x11 0 1M");
-    assert_eq!(cache_of(&user)["dirty_bytes"], MIB);
+    assert_eq!(cache_of(&user).dirty_bytes, Some(MIB));
     assert_eq!(user.run(&["cache", "detach", "v"]).code, 4, "it is dirty");
-    assert_eq!(cache_of(&user)["mode"], "write-back", "a refusal changes nothing");
+    assert_eq!(cache_of(&user).settings.mode, Mode::WriteBack, "a refusal changes nothing");
     user.ok(&["cache", "replace", "v", &second]);
     let cache = cache_of(&user);
-    let policy = &cache["cleaning"]["policy"];
-    assert_eq!((policy, &cache["dirty_bytes"]), (&"nop".into(), &0.into()));
-    assert_eq!(cache["device"], second.as_str());
+    assert_eq!((cache.settings.cleaning.policy, cache.dirty_bytes), (CleaningPolicy::Nop, Some(0)));
+    assert_eq!(cache.live.unwrap().device, second);
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     qemu_io(&user, &program, "write -P 0x22 512k 1M");
     assert_eq!(user.run(&["cache", "replace", "v", &second, "--line", "48K"]).code, 2);
-    assert_eq!(cache_of(&user)["line_bytes"], 4096);
+    assert_eq!(user.live_cache("v").line_bytes, 4096);
     user.ok(&["cache", "replace", "v", &second, "--line", "64K"]);
-    assert_eq!(cache_of(&user)["line_bytes"], 65_536);
-    let scrub = user.json(&["cache", "scrub", "v", "--json"]);
-    assert_eq!((&scrub["dropped_blocks"], &scrub["lost"]), (&0.into(), &serde_json::json!([])));
+    assert_eq!(user.live_cache("v").line_bytes, 65_536);
+    let scrub: ScrubReport = user.answer(&["cache", "scrub", "v"]);
+    assert!(scrub.dropped_blocks == 0 && scrub.lost.is_empty(), "{scrub:?}");
     assert!(user.ok(&["cache", "scrub", "v"]).contains("0 damaged"));
     qemu_io(&user, &program, "read -P 0x22 512k 1M");
     qemu_io(&user, &program, "write -P 0x33 1M 1M");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
-    assert_eq!(cache_of(&user)["device"], second.as_str(), "it outlives the daemon");
+    assert_eq!(user.live_cache("v").device, second, "it outlives the daemon");
     user.ok(&["cache", "detach", "v", "--flush"]);
-    assert!(cache_of(&user).is_null());
+    assert!(user.status("v").cache.is_none());
     qemu_io(&user, &program, "read -P 0x33 1M 1M");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let _daemon = user.serve("v");
-    assert!(cache_of(&user).is_null());
+    assert!(user.status("v").cache.is_none());
     qemu_io(&user, &program, "read -P 0x11 0 512k");
 }
 
@@ -85,35 +92,35 @@ fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
     assert_eq!(user.run(&with(&["--tier", "ram:16M", "--set", "tier.mode=write-back"])).code, 4);
     user.ok(&with(&["--tier", "ram:16M", "--set", "cleaning=nop"]));
     let daemon = user.serve("v");
-    let status = || user.json(&["status", "v", "--json"]);
-    assert_eq!(status()["tier"]["mode"], "write-through");
-    assert_eq!(status()["cache"]["mode"], "write-back");
+    let tier = || user.status("v").tier.unwrap();
+    assert_eq!(tier().settings.mode, Mode::WriteThrough);
+    assert_eq!(cache_of(&user).settings.mode, Mode::WriteBack);
     qemu_io(&user, &program, "write -P 0x11 0 1M");
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     let hits = |args: &[&str]| {
-        let stats = user.json(&[&["stats", "v", "--json"], args].concat());
-        stats["groups"]["requests"][0]["count"].as_u64().unwrap()
+        let cache = user.stats(args).report.cache.unwrap();
+        cache.groups.requests[0].count
     };
-    assert!(hits(&["--tier"]) > 0 && hits(&[]) == 0, "the cache is not asked");
+    assert!(hits(&["v", "--tier"]) > 0 && hits(&["v"]) == 0, "the cache is not asked");
     assert!(user.ok(&["status", "v"]).contains("tier      ram:16M: mode=write-through"));
     let refused = user.run(&["set", "v", "tier.mode=write-back"]);
     assert!(refused.code == 4 && refused.err.contains("replace"), "{}", refused.err);
     user.ok(&["set", "v", "tier.mode=write-around", "mode=write-through"]);
     user.ok(&["cache", "replace", "v", &flash]);
-    assert_eq!(status()["tier"]["clean_bytes"], 0, "what lies below is another one");
+    assert_eq!(tier().live.unwrap().clean_bytes, 0, "what lies below is another one");
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let _daemon = user.serve("v");
-    assert_eq!(status()["tier"]["mode"], "write-around", "it outlives the daemon");
+    assert_eq!(tier().settings.mode, Mode::WriteAround, "it outlives the daemon");
     // The way out that the refusal of `set` names.
     user.ok(&["cache", "replace", "v", "ram:20M", "--tier"]);
-    assert_eq!(status()["tier"]["mode"], "write-around", "the settings stay");
+    assert_eq!(tier().settings.mode, Mode::WriteAround, "the settings stay");
     let sized = user.run(&["cache", "replace", "v", "ram:20M", "--tier", "--size", "16M"]);
     assert!(sized.code == 2 && sized.err.contains("`ram:1G`"), "{}", sized.err);
     let allowed = ["--tier", "--force", "--set", "mode=write-back"];
     user.ok(&[&["cache", "replace", "v", "ram:16M"], &allowed[..]].concat());
-    assert_eq!(status()["tier"]["mode"], "write-back");
+    assert_eq!(tier().settings.mode, Mode::WriteBack);
     user.ok(&["cache", "detach", "v", "--tier"]);
     assert_eq!(user.run(&["cache", "detach", "v", "--tier"]).code, 4, "there is none");
     user.ok(&["cache", "attach", "v", "ram:32M", "--tier", "--force", "--set", "mode=write-back"]);
@@ -132,25 +139,24 @@ fn a_cache_grows_shrinks_and_is_emptied_and_nothing_is_lost() {
     let daemon = user.serve("v");
     let device = user.file("cache.img", 64 * MIB);
     user.ok(&["cache", "attach", "v", &device, "--size", "32M", "--set", "cleaning=nop"]);
-    let used = || cache_of(&user)["device_bytes"].as_u64().unwrap();
+    let used = || user.live_cache("v").device_bytes;
     assert_eq!(used(), 32 * MIB);
     qemu_io(&user, &program, "write -P 0x11 0 1M");
-    user.ok(&["cache", "resize", "v", "48M"]);
-    let cache = cache_of(&user);
-    assert_eq!((used(), &cache["cleaning"]["policy"]), (48 * MIB, &"nop".into()));
-    assert_eq!((&cache["dirty_bytes"], &cache["clean_bytes"]), (&0.into(), &0.into()));
+    let resized: Status = user.answer(&["cache", "resize", "v", "48M"]);
+    assert_eq!(resized.live_cache().unwrap().device_bytes, 48 * MIB);
+    assert_eq!(resized.cache.unwrap().settings.cleaning.policy, CleaningPolicy::Nop);
+    assert_eq!(held(&user), (0, 0));
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     qemu_io(&user, &program, "write -P 0x22 1M 1M");
     for (size, code) in [("1G", 4), ("1M", 2), ("none", 2)] {
         let ended = user.run(&["cache", "resize", "v", size]);
         assert_eq!(ended.code, code, "{size}: {}", ended.err);
-        assert_eq!((used(), cache_of(&user)["dirty_bytes"].as_u64()), (48 * MIB, Some(MIB)));
+        assert_eq!((used(), cache_of(&user).dirty_bytes), (48 * MIB, Some(MIB)));
     }
     assert_eq!(user.run(&["cache", "purge", "v"]).code, 4, "it is dirty");
-    assert!(cache_of(&user)["clean_bytes"].as_u64() > Some(0));
+    assert!(held(&user).0 > 0);
     user.ok(&["cache", "purge", "v", "--flush"]);
-    let cache = cache_of(&user);
-    assert_eq!((&cache["dirty_bytes"], &cache["clean_bytes"]), (&0.into(), &0.into()));
+    assert_eq!(held(&user), (0, 0));
     assert_eq!(used(), 48 * MIB);
     qemu_io(&user, &program, "read -P 0x22 1M 1M");
     let file = std::fs::OpenOptions::new().write(true).open(&device).unwrap();
@@ -170,7 +176,7 @@ fn a_cache_grows_shrinks_and_is_emptied_and_nothing_is_lost() {
     user.ok(&["cache", "attach", "v", "ram:32M", "--set", "mode=write-through"]);
     assert_eq!(user.run(&["cache", "resize", "v"]).code, 2, "how large?");
     user.ok(&["cache", "resize", "v", "48M"]);
-    assert_eq!(cache_of(&user)["device"], "ram:48M");
+    assert_eq!(cache_of(&user).devices, ["ram:48M"]);
 }
 
 #[test]
@@ -190,13 +196,13 @@ fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
     ] {
         let ended = user.run(&args);
         assert_eq!(ended.code, code, "{args:?}: {}", ended.err);
-        assert!(cache_of(&user).is_null(), "{args:?}");
+        assert!(user.status("v").cache.is_none(), "{args:?}");
     }
     user.ok(&["cache", "attach", "v", &cache]);
     assert_eq!(user.run(&["cache", "attach", "v", &cache]).code, 4, "there is one");
     let other = user.file("other.img", 64 * MIB);
     let ended = user.run(&["cache", "replace", "v", "ram:32M"]);
-    assert_eq!((ended.code, cache_of(&user)["device"].as_str()), (4, Some(&*cache)));
+    assert_eq!((ended.code, user.live_cache("v").device), (4, cache));
     user.ok(&["cache", "replace", "v", &other]);
     user.ok(&["cache", "detach", "v"]);
 }
@@ -208,7 +214,7 @@ fn a_device_named_from_a_folder_is_found_from_every_other_one() {
     let daemon = user.serve("v");
     let cache = user.file("here.img", 64 * MIB);
     user.ok(&["cache", "attach", "v", "here.img"]);
-    assert_eq!(cache_of(&user)["device"], cache.as_str());
+    assert_eq!(cache_of(&user).devices, [cache]);
     let other = user.file("there.img", 64 * MIB);
     user.ok(&["cache", "replace", "v", "there.img"]);
     user.ok(&["cache", "replace", "v", "./there.img", "--line", "8K"]);
@@ -217,7 +223,7 @@ fn a_device_named_from_a_folder_is_found_from_every_other_one() {
     let text = std::fs::read_to_string(user.path("v.toml")).unwrap();
     assert!(text.contains(&format!("device = {other:?}")), "{text}");
     let _daemon = user.serve_in("/".as_ref(), &["serve", "v"]);
-    assert_eq!(cache_of(&user)["device"], other.as_str());
+    assert_eq!(user.live_cache("v").device, other);
 }
 
 #[test]
@@ -248,7 +254,7 @@ fn a_replacement_that_cannot_be_leaves_the_old_cache_as_it_was() {
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let _daemon = user.serve("v");
-    assert_eq!(cache_of(&user)["line_bytes"], 8192);
+    assert_eq!(user.live_cache("v").line_bytes, 8192);
 }
 
 #[test]
@@ -262,11 +268,10 @@ fn a_cache_that_is_given_its_own_size_keeps_what_it_holds() {
     let device = user.file("cache.img", 64 * MIB);
     user.ok(&["cache", "attach", "v", &device, "--set", "cleaning=nop"]);
     qemu_io(&user, &program, "write -P 0x11 0 1M");
-    let held = || cache_of(&user)["dirty_bytes"].as_u64();
     for size in [&[][..], &["64M"]] {
         let told = user.ok(&[&["cache", "resize", "v"], size].concat());
         assert!(told.contains("unchanged"), "{told}");
-        assert_eq!(held(), Some(MIB));
+        assert_eq!(held(&user).1, MIB);
     }
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
@@ -274,7 +279,7 @@ fn a_cache_that_is_given_its_own_size_keeps_what_it_holds() {
     std::fs::OpenOptions::new().write(true).open(&device).unwrap().set_len(96 * MIB).unwrap();
     assert!(user.ok(&["cache", "resize", "v", "64M"]).contains("unchanged"));
     assert!(user.ok(&["cache", "resize", "v"]).contains("new size"));
-    assert_eq!((held(), cache_of(&user)["device_bytes"].as_u64()), (Some(0), Some(96 * MIB)));
+    assert_eq!((held(&user).1, user.live_cache("v").device_bytes), (0, 96 * MIB));
     qemu_io(&user, &program, "read -P 0x11 0 1M");
 }
 
@@ -298,9 +303,8 @@ fn dirty_data_is_dropped_where_that_is_asked_for_twice() {
     assert!(refused.err.contains("1048576 bytes") && refused.err.contains("--yes"));
     qemu_io(&user, &program, "read -P 0x22 512k 1M");
     user.ok(&["cache", "purge", "v", "--force", "--yes"]);
-    let cache = cache_of(&user);
-    assert_eq!((&cache["dirty_bytes"], &cache["clean_bytes"]), (&0.into(), &0.into()));
-    assert_eq!(cache["cleaning"]["policy"], "nop");
+    assert_eq!(held(&user), (0, 0));
+    assert_eq!(cache_of(&user).settings.cleaning.policy, CleaningPolicy::Nop);
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     qemu_io(&user, &program, "read -P 0 1M 512k");
 }
@@ -355,21 +359,22 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     let away = user.path("away.img");
     std::fs::rename(&cache, &away).unwrap();
     assert_eq!(user.run(&["serve", "v"]).code, 4);
-    let status = user.run(&["status", "v", "--json"]);
-    assert_eq!(status.code, 3, "who only looks at the exit code is told too");
-    let alert = &serde_json::from_str::<serde_json::Value>(&status.out).unwrap()["alerts"][0];
-    assert_eq!(alert["kind"], "start-refused");
-    assert!(alert["happened"].as_str().unwrap().contains("cache is not there"), "{alert}");
-    let text = user.run(&["status", "v"]).out;
-    for part in ["alert     start-refused", "at risk: what only that cache holds", "to do: bring"] {
+    let alert = &user.status("v").alerts[0];
+    assert_eq!(alert.kind, AlertKind::StartRefused);
+    assert!(alert.happened.contains("cache is not there"), "{alert}");
+    let told = user.run(&["status", "v"]);
+    assert_eq!(told.code, 3, "who only looks at the exit code is told too");
+    let text = told.out;
+    for part in ["alert     start_refused: ", "at risk: what only that cache holds", "to do: bring"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     std::fs::rename(&away, &cache).unwrap();
     let daemon = user.serve("v");
-    assert_eq!(user.json(&["status", "v", "--json"])["alerts"], serde_json::json!([]));
+    assert_eq!(user.status("v").alerts, []);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
-    assert_eq!(user.json(&["status", "v", "--json"])["alerts"], serde_json::json!([]));
+    assert_eq!(user.status("v").alerts, []);
 }
 
 /// Whoever takes the cache device of a stopped volume away knows what goes with it.
@@ -384,23 +389,23 @@ fn status_of_a_stopped_volume_says_what_only_its_cache_holds() {
     args.extend(["--cache".into(), user.file("cache.img", 48 * MIB)]);
     args.extend(["--set", "cleaning=nop"].map(Into::into));
     user.ok(&args);
-    assert_eq!(cache_of(&user)["dirty_bytes"], 0);
+    assert_eq!(cache_of(&user).dirty_bytes, Some(0));
     assert!(user.ok(&["status", "v"]).contains("nothing dirty: the array has everything"));
     let daemon = user.serve("v");
     qemu_io(&user, &program, "write -P 0x11 0 1M");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
-    assert_eq!(cache_of(&user)["dirty_bytes"], MIB);
+    assert_eq!(cache_of(&user).dirty_bytes, Some(MIB));
     let text = user.ok(&["status", "v"]);
     assert!(text.contains("warning   the cache holds 1 MiB that the array lacks"), "{text}");
     user.serve("v").kill();
-    assert_eq!(cache_of(&user)["dirty_bytes"], Value::Null, "nobody has stopped it");
+    assert_eq!(cache_of(&user).dirty_bytes, None, "nobody has stopped it");
     assert!(user.ok(&["status", "v"]).contains("may hold what the array lacks"));
     let daemon = user.serve("v");
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);
-    assert_eq!(cache_of(&user)["dirty_bytes"], 0);
-    assert_eq!(user.json(&["status", "v", "--json"])["warnings"], serde_json::json!([]));
+    assert_eq!(cache_of(&user).dirty_bytes, Some(0));
+    assert!(user.status("v").warnings.is_empty());
 }
 
 /// A daemon that has much to read is not asked: it says how far it is in a file that it keeps
@@ -419,6 +424,8 @@ fn status_tells_how_far_a_volume_is_that_is_being_loaded() {
     let text = user.ok(&["status", "v"]);
     assert!(text.contains("not served yet: loading, 1 GiB of 4 GiB, segment 30 of 120"), "{text}");
     assert!(text.contains("about 6 s left"), "{text}");
-    assert_eq!(user.json(&["status", "v", "--json"])["loading"]["segments"], 120);
+    let status = user.status("v");
+    assert_eq!(status.state, ServiceState::Loading);
+    assert_eq!(status.loading.unwrap().loading.progress.segments, 120);
     assert!(user.ok(&["status"]).contains("loading"));
 }

@@ -2,6 +2,7 @@
 
 use crate::common;
 use crate::common::User;
+use headpond_cache::Mode;
 use headpond_testkit::skip;
 use serde_json::Value;
 use std::path::Path;
@@ -47,8 +48,8 @@ impl Drop for Load {
     }
 }
 
-fn mode(user: &User) -> String {
-    user.json(&["status", "v", "--json"])["cache"]["mode"].as_str().unwrap().to_owned()
+fn mode(user: &User) -> Mode {
+    user.status("v").cache.unwrap().settings.mode
 }
 
 /// What the journal has, in its order.
@@ -76,15 +77,18 @@ fn advice_for_a_served_volume_is_set_with_leave_and_kept_only_where_it_delivers(
     let load = Load::begin(&user, &fio);
     let told = user.ok(&[&LIVE[..], &["--looks", "3"]].concat());
     assert!(told.contains("better: mode=write-"), "{told}");
-    assert_eq!((journal(&user).len(), &*mode(&user)), (1, "pass-through"), "{told}");
+    assert_eq!((journal(&user).len(), mode(&user)), (1, Mode::PassThrough), "{told}");
     let told = user.ok(&[&LIVE[..], &["--looks", "7", "--apply"]].concat());
     load.end();
     let events = journal(&user);
     assert!(has(&events, "applied") && has(&events, "judged"), "{told}");
     let is_kept = events.last().unwrap()["event"] == "kept";
     assert!(is_kept || has(&events, "rolled-back"), "{told}");
-    assert_eq!(mode(&user) == "pass-through", !is_kept, "{told}");
-    assert!(!["write-back", "write-only"].contains(&&*mode(&user)), "not without leave: {told}");
+    assert_eq!(mode(&user) == Mode::PassThrough, !is_kept, "{told}");
+    assert!(
+        ![Mode::WriteBack, Mode::WriteOnly].contains(&mode(&user)),
+        "not without leave: {told}"
+    );
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     user.ok(&["destroy", "v", "--yes"]);
@@ -124,10 +128,10 @@ fn a_trial_whose_watch_was_killed_is_taken_back_by_the_next_one() {
     let watch = ["advise", "--live", "v", "--looks", "0"];
     let untold = user.run(&watch);
     assert!(untold.code == 0 && untold.err.contains("was on trial"), "{}", untold.err);
-    assert_eq!(mode(&user), "write-around", "nothing is set without leave");
+    assert_eq!(mode(&user), Mode::WriteAround, "nothing is set without leave");
     let told = user.ok(&[&watch[..], &["--apply"]].concat());
     assert!(told.contains("the watch before this one was killed"), "{told}");
-    assert_eq!(mode(&user), "write-through");
+    assert_eq!(mode(&user), Mode::WriteThrough);
     assert_eq!(user.ok(&[&watch[..], &["--apply"]].concat()), "");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);

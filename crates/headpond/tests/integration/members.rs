@@ -1,9 +1,10 @@
 //! Members of a served volume's array that are exchanged, lost and looked after.
 
 use crate::common::{Daemon, User, client};
+use headpond_api::answers::CoreAnswer;
+use headpond_raid::{ArrayState, ArrayStatus};
 use headpond_testkit::skip;
-use headpond_volume::Description;
-use serde_json::Value;
+use headpond_volume::{AlertKind, Description};
 
 const MIB: u64 = 1 << 20;
 
@@ -46,8 +47,8 @@ impl Story {
         assert!(!out.contains("failed") && !out.contains("error"), "{out}");
     }
 
-    fn array(&self) -> Value {
-        self.user.json(&["status", "v", "--json"])["array"].clone()
+    fn array(&self) -> ArrayStatus {
+        self.user.array("v")
     }
 
     fn listed(&self) -> Vec<String> {
@@ -77,16 +78,16 @@ fn a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there
     let (new, old) = (story.blank("new"), story.device("1"));
     let done = user.ok(&["array", "replace", "v", &old, "--with", &new, "--wait"]);
     assert!(done.contains("1.img is replaced, and free"), "{done}");
-    assert_eq!(story.array()["state"], "healthy");
+    assert_eq!(story.array().state, ArrayState::Healthy);
     assert_eq!(story.listed(), [story.device("0"), story.device("2"), new.clone()]);
     let spare = story.blank("spare");
     user.ok(&["array", "add-spare", "v", &spare]);
-    assert_eq!(story.array()["spares"][0]["device"], *spare);
+    assert_eq!(story.array().spares[0].device, spare);
     let failed = user.run(&["array", "fail", "v", &story.device("0")]);
     assert_eq!(failed.code, 0, "{}", failed.err);
     let waited = user.run(&["array", "add-spare", "v", &story.blank("more"), "--wait"]);
     assert_eq!(waited.code, 0, "{}", waited.err);
-    assert_eq!(story.array()["state"], "healthy");
+    assert_eq!(story.array().state, ArrayState::Healthy);
     assert_eq!(
         story.listed(),
         [story.device("2"), new.clone(), spare.clone(), story.device("more")]
@@ -124,7 +125,7 @@ fn a_member_that_was_away_is_given_what_it_lacks_also_after_a_stop() {
     let daemon = user.serve("v");
     let done = user.ok(&["array", "re-add", "v", &away, "--wait"]);
     assert!(done.contains("1.img is in use again"), "{done}");
-    assert_eq!(story.array()["state"], "healthy");
+    assert_eq!(story.array().state, ArrayState::Healthy);
     assert_eq!(story.listed(), [story.device("0"), story.device("1"), story.device("2")]);
     let again = user.run(&["array", "re-add", "v", &away]);
     assert!(again.code == 4 && again.err.contains("belongs to v already"), "{}", again.err);
@@ -153,18 +154,18 @@ fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     let told = user.run(&["status", "v"]).out;
     assert!(told.contains("paused: `headpond array resume v` has it go on"), "{told}");
     assert!(!told.contains("s left"), "nobody knows how long it rests: {told}");
-    let filling = story.array()["members"][1]["filling"].clone();
-    assert_eq!(filling["device"], *new, "{filling}");
+    let filling = story.array().members[1].filling.clone();
+    assert_eq!(filling.map(|it| it.device), Some(new.clone()));
     daemon.kill();
     let daemon = user.serve("v");
     user.ok(&["array", "pace", "v", "--no-ceiling"]);
     user.ok(&["array", "pause", "v"]);
     let paused = user.run(&["array", "wait", "v"]);
     assert!(paused.code == 4 && paused.err.contains("it is paused"), "{}", paused.err);
-    let resumed = user.ok(&["array", "resume", "v", "--wait", "--json"]);
-    assert!(resumed.contains("\"paused\": false"), "{resumed}");
-    let member = &story.array()["members"][1];
-    assert_eq!((&member["device"], &member["filling"]), (&new.clone().into(), &Value::Null));
+    let resumed: CoreAnswer = user.answer(&["array", "resume", "v", "--wait"]);
+    assert!(!resumed.upkeep.unwrap().paused);
+    let member = &story.array().members[1];
+    assert_eq!((&member.device, &member.filling), (&Some(new), &None));
     user.ok(&["array", "fail", "v", &story.device("0")]);
     story.each_mib("read");
     story.end(daemon);
@@ -181,7 +182,7 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
     let small = user.file("small.img", 32 * MIB);
     let foreign = story.blank("foreign");
     std::fs::write(&foreign, vec![0x5a; 70 << 20]).unwrap();
-    let before = (story.array()["event_count"].clone(), story.listed());
+    let before = (story.array().event_count, story.listed());
     for (args, text) in [
         (vec!["add-spare", "v", &small], "a member of array `v` needs"),
         (vec!["add-spare", "v", &foreign], "--force"),
@@ -202,7 +203,7 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
         assert_eq!(refused.code, 4, "{args:?}: {}", refused.err);
         assert!(refused.err.contains(text), "{args:?}: {}", refused.err);
     }
-    assert_eq!((story.array()["event_count"].clone(), story.listed()), before);
+    assert_eq!((story.array().event_count, story.listed()), before);
     story.end(daemon);
 }
 
@@ -254,10 +255,13 @@ fn what_was_missing_at_a_start_is_named_and_forgotten_when_it_is_back() {
     assert_eq!(refused.code, 4, "{}", refused.err);
     assert!([&a, &b].iter().all(|name| refused.err.contains(*name)), "{}", refused.err);
     let told = user.run(&["status", "v"]).out;
-    assert!(told.contains("start-refused") && told.contains(&b), "{told}");
+    assert!(told.contains("start_refused") && told.contains(&b), "{told}");
     back(&a);
     let daemon = user.serve("v");
-    let warnings = || user.run(&["status", "v", "--json"]).out.matches("cannot be opened").count();
+    let warnings = || {
+        let status = user.status("v");
+        status.warnings.iter().filter(|warning| warning.contains("cannot be opened")).count()
+    };
     assert_eq!(warnings(), 1, "of the second");
     back(&b);
     user.ok(&["array", "re-add", "v", &b, "--wait"]);
@@ -302,13 +306,10 @@ fn a_member_that_was_cut_short_while_it_serves_is_told_until_that_is_reset() {
     let told = story.user.run(&["status", "v"]);
     assert_eq!(told.code, 3, "{}", told.out);
     assert!(told.out.contains("errors: read"), "{}", told.out);
-    let status = story.user.run(&["status", "v", "--json"]).out;
-    let status: Value = serde_json::from_str(&status).unwrap();
-    let alert = &status["alerts"][0];
-    assert_eq!(alert["kind"], "member-errors", "{alert}");
-    assert!(alert["happened"].as_str().unwrap().contains("1.img"), "{alert}");
-    let errors = &status["array"]["members"][1]["errors"];
-    assert!(errors["read"].as_u64().unwrap() > 0, "{errors}");
+    let status = story.user.status("v");
+    let alert = &status.alerts[0];
+    assert!(alert.kind == AlertKind::MemberErrors && alert.happened.contains("1.img"), "{alert}");
+    assert!(story.array().members[1].errors.read > 0);
     story.user.ok(&["stats", "v", "--reset"]);
     assert_eq!(story.user.run(&["status", "v"]).code, 0);
     story.end(daemon);

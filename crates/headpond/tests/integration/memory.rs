@@ -5,6 +5,7 @@ use crate::common::User;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_nbd::client::NbdDevice;
 use headpond_uring::{RingConfig, SocketStream, run_with_pool};
+use headpond_volume::AlertKind;
 use headpond_witness::{Client, Witness, Workload};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::cell::RefCell;
@@ -63,12 +64,8 @@ fn load(socket: &Path, witness: &Rc<RefCell<Witness>>, seed: u64) -> u64 {
     .unwrap()
 }
 
-fn kinds(user: &User) -> Vec<String> {
-    // Whose code says whether there are any.
-    let status: serde_json::Value =
-        serde_json::from_str(&user.run(&["status", "v", "--json"]).out).expect("JSON");
-    let alerts = status["alerts"].as_array().expect("a list");
-    alerts.iter().map(|alert| alert["kind"].as_str().expect("a word").to_owned()).collect()
+fn kinds(user: &User) -> Vec<AlertKind> {
+    user.status("v").alerts.iter().map(|alert| alert.kind).collect()
 }
 
 #[test]
@@ -86,7 +83,7 @@ fn a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some() {
     let (socket, process) = (user.socket("v"), daemon.id());
     let witness = Rc::new(RefCell::new(Witness::new(64 * MIB, 7)));
     assert_eq!(load(&socket, &witness, 1), 0);
-    assert_eq!(kinds(&user), [""; 0]);
+    assert_eq!(kinds(&user), []);
 
     // For a while: whoever asks waits.
     allow(process, Some(NOTHING));
@@ -96,16 +93,15 @@ fn a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some() {
     });
     assert_eq!(load(&socket, &witness, 2), 0, "{}", daemon.log());
     later.join().unwrap();
-    let memory = &user.json(&["status", "v", "--json"])["memory"];
-    assert!(memory["failures"].as_u64() > Some(0), "{memory}");
-    assert_eq!(memory["is_short"], false);
-    assert_eq!(kinds(&user), [""; 0]);
+    let memory = user.status("v").memory.unwrap();
+    assert!(memory.failures > 0 && !memory.is_short, "{memory:?}");
+    assert_eq!(kinds(&user), []);
 
     // For long: it is refused.
     allow(process, Some(NOTHING));
     let refused = load(&socket, &witness, 3);
     assert!(refused > 0 && refused < LOAD.requests.into(), "{refused} refused: {}", daemon.log());
-    assert_eq!(kinds(&user), ["memory-short"]);
+    assert_eq!(kinds(&user), [AlertKind::MemoryShort]);
     let told = user.run(&["status", "v"]).out;
     assert!(told.contains("gave this daemon no memory") && told.contains("ulimit"), "{told}");
     let set = user.run(&["set", "v", "eviction=arc"]);
@@ -118,7 +114,7 @@ fn a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some() {
         daemon.log()
     );
     allow(process, None);
-    assert_eq!(kinds(&user), [""; 0]);
+    assert_eq!(kinds(&user), []);
     user.ok(&["set", "v", "eviction=arc"]);
     assert_eq!(load(&socket, &witness, 4), 0, "{}", daemon.log());
     user.ok(&["stop", "v"]);

@@ -1,9 +1,9 @@
 //! A cache on several devices that are copies of each other.
 
 use crate::common::{User, client};
+use headpond_raid::ArrayState;
 use headpond_testkit::skip;
-use headpond_volume::Description;
-use serde_json::Value;
+use headpond_volume::{Description, MirrorStatus};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -19,10 +19,8 @@ fn create(user: &User) -> [String; 2] {
     copies
 }
 
-fn mirror_of(user: &User) -> Value {
-    let status = user.run(&["status", "v", "--json"]).out;
-    let status: Value = serde_json::from_str(&status).expect("JSON");
-    status["cache"]["mirror"].clone()
+fn mirror_of(user: &User) -> MirrorStatus {
+    user.live_cache("v").mirror.expect("it has copies")
 }
 
 /// One command of qemu-io.
@@ -55,7 +53,7 @@ fn dirty_data_outlives_what_rots_on_one_copy_and_then_the_loss_of_each() {
     let [a, b] = create(&user);
     let daemon = user.serve("v");
     qemu_io(&user, &program, "write -P 0x11 0 1M");
-    assert_eq!(mirror_of(&user)["at_risk_bytes"], 0);
+    assert_eq!(mirror_of(&user).at_risk_bytes, 0);
     assert!(user.ok(&["status", "v"]).contains("2 of 2 copies in use, healthy"));
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
@@ -71,7 +69,7 @@ fn dirty_data_outlives_what_rots_on_one_copy_and_then_the_loss_of_each() {
     let told = user.run(&["status", "v"]);
     assert_eq!(told.code, 3, "{}", told.out);
     assert!(told.out.contains("headpond array add-spare v DEVICE --cache"), "{}", told.out);
-    assert_eq!(mirror_of(&user)["at_risk_bytes"], MIB);
+    assert_eq!(mirror_of(&user).at_risk_bytes, MIB);
     let c = user.file("c.img", 64 * MIB);
     let done = user.ok(&["array", "add-spare", "v", &c, "--cache", "--wait"]);
     assert!(done.contains("2 of 2 copies in use"), "{done}");
@@ -132,16 +130,14 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     let twice = user.run(&["cache", "replace", "v", &c, &c]);
     assert!(twice.code != 0 && twice.err.contains("c.img"), "{}", twice.err);
     user.ok(&["cache", "replace", "v", &c, "--force"]);
-    assert!(mirror_of(&user).is_null() && listed(&user) == [c]);
+    assert!(user.live_cache("v").mirror.is_none() && listed(&user) == [c]);
     qemu_io(&user, &program, "read -P 0x33 0 1M");
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);
 }
 
 fn device_bytes(user: &User) -> u64 {
-    let status = user.run(&["status", "v", "--json"]).out;
-    let status: Value = serde_json::from_str(&status).expect("JSON");
-    status["cache"]["device_bytes"].as_u64().expect("a cache")
+    user.live_cache("v").device_bytes
 }
 
 #[test]
@@ -209,20 +205,20 @@ fn a_core_comes_and_goes_below_copies_one_of_which_is_lost_and_beside_their_spar
     let members = ["d.img", "e.img"].map(|name| user.file(name, 64 * MIB));
     let add = ["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]];
     user.ok(&add);
-    assert_eq!(mirror_of(&user)["array"]["state"], "degraded");
+    assert_eq!(mirror_of(&user).array.state, ArrayState::Degraded);
     user.ok(&["array", "resume", "v", "--cache"]);
     user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
     user.ok(&["array", "add-spare", "v", &c, "--cache"]);
     user.ok(&["core", "remove", "v", "logs"]);
     assert_eq!(listed(&user), [a.clone(), b.clone(), c.clone()]);
-    assert_eq!(mirror_of(&user)["array"]["state"], "healthy");
-    assert_eq!(mirror_of(&user)["array"]["spares"].as_array().map(Vec::len), Some(1));
+    assert_eq!(mirror_of(&user).array.state, ArrayState::Healthy);
+    assert_eq!(mirror_of(&user).array.spares.len(), 1);
     user.ok(&["destroy", "v-logs", "--yes"]);
     user.ok(&add);
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
-    assert_eq!(mirror_of(&user)["array"]["state"], "healthy");
+    assert_eq!(mirror_of(&user).array.state, ArrayState::Healthy);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }
@@ -245,10 +241,10 @@ fn a_copy_that_was_lost_is_out_of_date_after_a_core_has_left() {
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
-    assert_eq!(mirror_of(&user)["array"]["state"], "degraded");
+    assert_eq!(mirror_of(&user).array.state, ArrayState::Degraded);
     user.ok(&["array", "resume", "v", "--cache"]);
-    user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
-    assert_eq!(mirror_of(&user)["array"]["state"], "healthy");
+    let mirror: MirrorStatus = user.answer(&["array", "re-add", "v", &b, "--cache", "--wait"]);
+    assert_eq!(mirror.array.state, ArrayState::Healthy);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }

@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::common::User;
+use headpond_api::answers::{ServiceState, Status};
 use headpond_testkit::skip;
 
 const MIB: u64 = 1 << 20;
@@ -166,8 +167,7 @@ fn what_is_set_wrongly_names_everything_that_can_be_set() {
     let other = user.file("other.img", 64 * MIB);
     let add = ["core", "add", "v", "logs", "--raid", "1", &other, &devices[0]];
     expect(&user, &add, 4, &[&devices[0], "belongs to v already", "headpond status v"]);
-    let cache = &user.json(&["status", "v", "--json"])["cache"]["device"];
-    let cache = cache.as_str().unwrap();
+    let cache = &*user.live_cache("v").device;
     let add = ["core", "add", "v", "logs", "--raid", "1", &other, cache];
     expect(&user, &add, 4, &[cache, "belongs to v already"]);
     expect(&user, &["array", "add-spare", "v", cache], 4, &[cache, "belongs to v already"]);
@@ -235,9 +235,7 @@ fn a_device_of_another_volume_is_taken_by_force_only_and_what_is_lost_is_said_in
     assert_eq!(refused.code, 4, "{}", refused.err);
     let at_risk = "(3145728 bytes) that only its cache had when it was stopped";
     assert!(refused.err.contains(at_risk), "{}", refused.err);
-    let status = user.run(&["status", "v", "--json"]).out;
-    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-    assert_eq!(status["alerts"][0]["at_risk"]["bytes"], 3 * MIB);
+    assert_eq!(user.status("v").alerts[0].at_risk.bytes, 3 * MIB);
 }
 
 #[test]
@@ -248,11 +246,12 @@ fn a_broken_description_hides_no_other_volume_in_the_list() {
     std::fs::write(user.path("broken.toml"), "name = ").unwrap();
     let listed = user.run(&["status"]);
     assert_eq!(listed.code, 1, "{}", listed.err);
-    assert!(listed.out.contains("RAID 5"), "{}", listed.out);
+    assert!(listed.out.contains("stopped  RAID 5"), "{}", listed.out);
     assert!(listed.out.contains("broken: "), "{}", listed.out);
     let listed = user.run(&["status", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(listed[0]["name"], "broken");
     assert!(listed[0]["error"].as_str().unwrap().contains("broken.toml"), "{listed}");
-    assert_eq!(listed[1]["name"], "v");
+    let known: Status = common::parse(&listed[1].to_string());
+    assert_eq!((&*known.name, known.state), ("v", ServiceState::Stopped));
 }

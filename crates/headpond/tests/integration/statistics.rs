@@ -1,10 +1,12 @@
 //! `headpond stats` as its users meet it.
 
 use crate::common::User;
+use headpond_api::answers::Versioned;
 use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig};
+use headpond_cache::Way;
 use headpond_nbd::client::NbdDevice;
 use headpond_uring::{RingConfig, SocketStream, run_with_pool};
-use serde_json::Value;
+use headpond_volume::{CacheReport, ClassReport, Row};
 use std::rc::Rc;
 
 const MIB: u64 = 1 << 20;
@@ -44,13 +46,17 @@ fn work(user: &User) {
     work.unwrap();
 }
 
-fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
-    let found = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
-    found.unwrap_or_else(|| panic!("{name} in {rows}"))
+fn cache_of(user: &User) -> CacheReport {
+    user.stats(&["v"]).report.cache.unwrap()
 }
 
-fn count(rows: &Value, name: &str) -> u64 {
-    row(rows, name)["count"].as_u64().unwrap()
+fn row<'a>(rows: &'a [Row], name: &str) -> &'a Row {
+    let found = rows.iter().find(|row| row.name == name);
+    found.unwrap_or_else(|| panic!("{name} in {rows:?}"))
+}
+
+fn count(rows: &[Row], name: &str) -> u64 {
+    row(rows, name).count
 }
 
 #[test]
@@ -59,26 +65,27 @@ fn statistics_are_those_of_casadm_and_what_it_lacks() {
     create(&user);
     let daemon = user.serve("v");
     work(&user);
-    let stats = user.json(&["stats", "v", "--json"]);
-    let (requests, blocks) = (&stats["groups"]["requests"], &stats["groups"]["blocks"]);
+    let stats = cache_of(&user);
+    let (requests, blocks) = (&stats.groups.requests, &stats.groups.blocks);
     assert_eq!(count(requests, "Write full misses"), WRITES);
     assert_eq!(count(requests, "Read hits"), WRITES);
     assert_eq!(count(requests, "Read full misses"), 1);
     assert_eq!(count(requests, "Pass-Through writes"), 1);
     assert_eq!(count(requests, "Total requests"), 2 * WRITES + 2);
-    assert_eq!(row(requests, "Total requests")["unit"], "Requests");
-    assert_eq!(count(&stats["groups"]["usage"], "Dirty"), WRITES);
+    assert_eq!(row(requests, "Total requests").unit, "Requests");
+    assert_eq!(count(&stats.groups.usage, "Dirty"), WRITES);
     assert_eq!(count(blocks, "Reads from core(s)"), 1);
     assert_eq!(count(blocks, "Writes to core(s)"), 64);
     assert_eq!(count(blocks, "Reads from cache"), WRITES);
     assert_eq!(count(blocks, "Reads from exported object(s)"), WRITES + 1);
-    assert_eq!(count(&stats["groups"]["errors"], "Total errors"), 0);
-    assert_eq!((count(&stats["bypasses"], "class"), count(&stats["bypasses"], "mode")), (1, 0));
-    assert!(stats["write_amplification"].as_f64().unwrap() > 1.0);
-    let ways: Vec<&str> =
-        stats["latency"].as_array().unwrap().iter().map(|it| it["way"].as_str().unwrap()).collect();
-    assert_eq!(ways, ["read-hit", "read-miss", "write-to-cache", "write-past-cache", "flush"]);
-    assert!(stats["latency"][0]["buckets"][0][1].as_u64().unwrap() > 0);
+    assert_eq!(count(&stats.groups.errors, "Total errors"), 0);
+    assert_eq!((count(&stats.bypasses, "class"), count(&stats.bypasses, "mode")), (1, 0));
+    assert!(stats.write_amplification > Some(1.0));
+    let ways: Vec<Way> = stats.latency.iter().map(|it| it.way).collect();
+    let expected =
+        [Way::ReadHit, Way::ReadMiss, Way::WriteToCache, Way::WritePastCache, Way::Flush];
+    assert_eq!(ways, expected);
+    assert!(stats.latency[0].buckets[0].1 > 0);
     let text = user.ok(&["stats", "v"]);
     for part in [
         "counted since 20",
@@ -101,21 +108,25 @@ fn each_class_has_its_requests_and_csv_has_the_columns_of_casadm() {
     create(&user);
     let _daemon = user.serve("v");
     work(&user);
-    let small = &user.json(&["stats", "v", "--class", "2", "--json"])[0];
-    assert_eq!((small["name"].as_str(), small["id"].as_u64()), (Some("small"), Some(2)));
-    assert_eq!(count(&small["requests"], "Total requests"), 2 * WRITES + 1);
-    assert_eq!(count(&small["usage"], "Dirty"), WRITES);
+    let classes = |how: &[&str]| {
+        let shown = user.ok(&[&["stats", "v", "--json"], how].concat());
+        serde_json::from_str::<Vec<Versioned<ClassReport>>>(&shown).expect(&shown)
+    };
+    let small = &classes(&["--class", "2"])[0].answer;
+    assert_eq!((small.name.as_deref(), small.id), (Some("small"), 2));
+    assert_eq!(count(&small.requests, "Total requests"), 2 * WRITES + 1);
+    assert_eq!(count(&small.usage, "Dirty"), WRITES);
     let blocks = ["Reads from core(s)", "Writes to core(s)", "Reads from cache"];
-    assert_eq!(blocks.map(|name| count(&small["blocks"], name)), [1, 0, WRITES]);
-    let resident = count(&small["usage"], "Resident");
+    assert_eq!(blocks.map(|name| count(&small.blocks, name)), [1, 0, WRITES]);
+    let resident = count(&small.usage, "Resident");
     assert!((WRITES..=WRITES + 1).contains(&resident), "what was only read enters later");
-    let all = user.json(&["stats", "v", "--by-class", "--json"]);
-    assert_eq!(count(&all[0]["usage"], "Occupancy"), 0, "it went past");
-    assert_eq!(count(&all[0]["requests"], "Pass-Through writes"), 1, "the large one");
-    assert_eq!(count(&all[0]["bypasses"], "class"), 1);
-    assert_eq!(count(&all[0]["errors"], "Total errors"), 0);
-    let past = ["Writes to core(s)", "Total to/from cache"].map(|it| count(&all[0]["blocks"], it));
-    assert_eq!(past, [64, 0]);
+    let past = &classes(&["--by-class"])[0].answer;
+    assert_eq!(count(&past.usage, "Occupancy"), 0, "it went past");
+    assert_eq!(count(&past.requests, "Pass-Through writes"), 1, "the large one");
+    assert_eq!(count(&past.bypasses, "class"), 1);
+    assert_eq!(count(&past.errors, "Total errors"), 0);
+    let blocks = ["Writes to core(s)", "Total to/from cache"];
+    assert_eq!(blocks.map(|name| count(&past.blocks, name)), [64, 0]);
     assert!(user.ok(&["stats", "v", "--by-class"]).contains("class 2 (small)"));
     assert_eq!(user.run(&["stats", "v", "--class", "9"]).code, 2);
     let csv = user.ok(&["stats", "v", "--csv"]);
@@ -140,17 +151,16 @@ fn reset_answers_with_what_was_counted_and_begins_at_zero() {
         assert_eq!(user.run(&[&["stats", "v", "--reset"], &cannot[..]].concat()).code, 2);
     }
     assert_eq!(user.run(&["stats", "v", "--reset", "--tier"]).code, 2);
-    let before = user.json(&["stats", "v", "--reset", "--json"]);
-    assert_eq!(count(&before["groups"]["requests"], "Total requests"), 2 * WRITES + 2);
-    let after = user.json(&["stats", "v", "--json"]);
-    assert_eq!(count(&after["groups"]["requests"], "Total requests"), 0);
-    assert_eq!(count(&after["groups"]["usage"], "Dirty"), WRITES, "usage is no counter");
-    assert_eq!(after["array"]["full_stripe_writes"], 0);
-    assert!(after["counted_s"].as_f64() < before["counted_s"].as_f64());
-    assert!(after["latency"].as_array().unwrap().is_empty());
-    assert!(after["write_amplification"].is_null());
+    let before = user.stats(&["v", "--reset"]).report.cache.unwrap();
+    assert_eq!(count(&before.groups.requests, "Total requests"), 2 * WRITES + 2);
+    let report = user.stats(&["v"]).report;
+    assert_eq!(report.cores[0].array.full_stripe_writes, 0);
+    let after = report.cache.unwrap();
+    assert_eq!(count(&after.groups.requests, "Total requests"), 0);
+    assert_eq!(count(&after.groups.usage, "Dirty"), WRITES, "usage is no counter");
+    assert!(after.counted_s < before.counted_s);
+    assert!(after.latency.is_empty() && after.write_amplification.is_none());
     assert!(user.ok(&["stats", "v"]).contains("cache device: nothing entered: 0"));
     work(&user);
-    let again = user.json(&["stats", "v", "--json"]);
-    assert_eq!(count(&again["groups"]["requests"], "Write hits"), WRITES);
+    assert_eq!(count(&cache_of(&user).groups.requests, "Write hits"), WRITES);
 }

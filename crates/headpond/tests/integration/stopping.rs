@@ -1,6 +1,8 @@
 //! How a daemon ends: by command, by signal, and with what cannot be saved.
 
-use crate::common::{Daemon, User, answer_to, client};
+use crate::common::{Daemon, User, answer_to, client, parse};
+use headpond_api::Refusal;
+use headpond_api::answers::ServiceState;
 use headpond_testkit::skip;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -23,7 +25,7 @@ impl Connected {
         let mut command = Command::new(program);
         command.args(["-f", "raw", &user.uri("v")]).stdin(Stdio::piped()).stdout(Stdio::null());
         let connected = Self(command.spawn().unwrap());
-        while user.json(&["status", "v", "--json"])["clients"].as_array().unwrap().is_empty() {
+        while user.status("v").clients.is_empty() {
             std::thread::sleep(Duration::from_millis(10));
         }
         connected
@@ -82,7 +84,7 @@ fn serve_dirty(user: &User, program: &std::path::Path) -> Daemon {
 
 /// Waits until the daemon says that this command is under way.
 fn until_under_way(user: &User, command: &str) {
-    while user.json(&["status", "v", "--json"])["commands"][0] != command {
+    while user.status("v").commands.first().is_none_or(|first| first != command) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -118,7 +120,7 @@ fn a_stop_beside_a_flush_is_refused_or_waits_or_cuts_it_off_and_a_signal_does_th
     assert_eq!(daemon.wait(), 0);
     let flush = flush.wait_with_output().unwrap();
     assert!(flush.status.success(), "{}", String::from_utf8_lossy(&flush.stderr));
-    assert_eq!(user.json(&["status", "v", "--json"])["cache"]["dirty_bytes"], 0);
+    assert_eq!(user.status("v").cache.unwrap().dirty_bytes, Some(0));
 }
 
 #[test]
@@ -145,8 +147,8 @@ fn whatever_is_wrong_with_a_request_its_answer_has_one_shape() {
         let (head, body) =
             answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{shown}: {answer}"));
         assert!(head.contains(status), "{shown}: {answer}");
-        let body: serde_json::Value = serde_json::from_str(body).expect(body);
-        assert!(body["error"].is_string() && body["exit"].is_u64(), "{shown}: {body}");
+        let refusal: Refusal = parse(body);
+        assert!(!refusal.error.is_empty() && refusal.exit > 0, "{shown}: {body}");
     }
 }
 
@@ -237,7 +239,7 @@ fn a_stop_that_cannot_save_everything_says_so_and_ends() {
     let log = daemon.log();
     let code = daemon.wait();
     assert!(code != 0, "{log}");
-    assert!(!user.ok(&["status", "v", "--json"]).contains("\"served\": true"));
+    assert_eq!(user.status("v").state, ServiceState::Stopped);
     // The array went on without that cache, and the next start says so.
     assert_eq!(user.run(&["serve", "v"]).code, 4);
 }

@@ -11,10 +11,7 @@ fn described(user: &User) -> Description {
 }
 
 fn write_hole(user: &User) -> String {
-    // It ends with another code where there is an alert.
-    let status = user.run(&["status", "v", "--json"]);
-    let status: serde_json::Value = serde_json::from_str(&status.out).expect("JSON");
-    status["cores"][0]["write_hole"].as_str().expect("there is parity").to_owned()
+    user.status("v").cores[0].write_hole.clone().expect("there is parity")
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Two daemons whose disks are the same files, and that no lock keeps apart, as on two hosts.
 
 use crate::common::{Daemon, User};
+use headpond_volume::{AlertKind, OwnerState};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,6 @@ fn signal(daemon: &Daemon, name: &str) {
     assert!(sent.success());
 }
 
-/// With alerts the command has an exit code of its own.
-fn alerts(user: &User) -> String {
-    user.run(&["status", "v", "--json"]).out
-}
-
 #[test]
 fn a_volume_that_another_daemon_serves_is_refused_with_its_host_named() {
     let [left, right] = users();
@@ -37,8 +33,7 @@ fn a_volume_that_another_daemon_serves_is_refused_with_its_host_named() {
     assert_eq!(refused.code, 4, "{}", refused.err);
     assert!(refused.err.contains("watching its devices for 4 s"), "{}", refused.err);
     assert!(refused.err.contains("v is in use on"), "{}", refused.err);
-    let status = left.json(&["status", "v", "--json"]);
-    assert_eq!(status["owner"]["state"], "held", "{status}");
+    assert_eq!(left.status("v").owner.unwrap().state, OwnerState::Held);
     left.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = right.serve("v");
@@ -60,8 +55,9 @@ fn a_daemon_that_was_stopped_too_long_finds_its_successor_and_writes_nothing() {
     let before = contents();
     signal(&stalled, "-CONT");
     let begun = Instant::now();
-    while !alerts(&left).contains("ownership-lost") {
-        assert!(begun.elapsed() < PATIENCE, "it goes on: {}", alerts(&left));
+    let alerts = || left.status("v").alerts;
+    while alerts().first().is_none_or(|first| first.kind != AlertKind::OwnershipLost) {
+        assert!(begun.elapsed() < PATIENCE, "it goes on: {:?}", alerts());
         std::thread::sleep(Duration::from_millis(20));
     }
     left.ok(&["stop", "v"]);

@@ -66,7 +66,7 @@ pub struct CoreStatus {
 }
 
 /// What the cache holds, and how it is.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
     pub device: String,
     pub uuid: Uuid,
@@ -106,7 +106,7 @@ pub struct CacheStatus {
 }
 
 /// The copies of a cache.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MirrorStatus {
     pub array: ArrayStatus,
     pub upkeep: UpkeepStatus,

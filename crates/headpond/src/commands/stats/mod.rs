@@ -71,7 +71,9 @@ impl Shown {
     fn print_json(&self) -> Result<()> {
         match self {
             Self::Volume(stats) => print_json(&Versioned::new(stats))?,
-            Self::Classes(classes) => print_json(classes)?,
+            Self::Classes(classes) => {
+                print_json(&classes.iter().map(Versioned::new).collect::<Vec<_>>())?;
+            }
             Self::Core(core) => print_json(&Versioned::new(core))?,
         }
         Ok(())

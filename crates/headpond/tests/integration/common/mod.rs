@@ -2,6 +2,10 @@
 
 pub mod machine;
 
+use headpond_api::answers::{SCHEMA, ServiceState, Stats, Status, Versioned};
+use headpond_raid::ArrayStatus;
+use headpond_volume::CacheStatus;
+use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -89,8 +93,34 @@ impl User {
         ended.out
     }
 
+    /// Runs `headpond ... --json` and expects success; a document that the API has no type for.
     pub fn json<S: AsRef<str>>(&self, args: &[S]) -> serde_json::Value {
         serde_json::from_str(&self.ok(args)).expect("JSON")
+    }
+
+    /// Runs `headpond ... --json` and expects success; what it answered.
+    pub fn answer<A: DeserializeOwned>(&self, args: &[&str]) -> A {
+        parse(&self.ok(&[args, &["--json"]].concat()))
+    }
+
+    /// How a volume is, whatever the exit code says of that.
+    pub fn status(&self, name: &str) -> Status {
+        parse(&self.run(&["status", name, "--json"]).out)
+    }
+
+    /// The array of a served volume's first core.
+    pub fn array(&self, name: &str) -> ArrayStatus {
+        self.status(name).array().expect("it is served").clone()
+    }
+
+    /// The cache of a served volume.
+    pub fn live_cache(&self, name: &str) -> CacheStatus {
+        self.status(name).live_cache().expect("it is served with a cache").clone()
+    }
+
+    /// What a served volume has done: its name, and what `stats` is told beside it.
+    pub fn stats(&self, args: &[&str]) -> Stats {
+        self.answer(&[&["stats"], args].concat())
     }
 
     /// `headpond serve`, once it answers.
@@ -122,13 +152,20 @@ impl User {
         command.stdout(file.try_clone().unwrap()).stderr(file);
         let mut daemon = Daemon { child: command.spawn().unwrap(), log };
         let begun = Instant::now();
-        while !self.run(&["status", name, "--json"]).out.contains("\"served\": true") {
+        while !self.is_serving(name) {
             let ended = daemon.child.try_wait().unwrap();
             assert!(ended.is_none(), "serve ended with {ended:?}: {}", daemon.log());
             assert!(begun.elapsed() < START_PATIENCE, "no answer: {}", daemon.log());
             std::thread::sleep(Duration::from_millis(20));
         }
         daemon
+    }
+
+    fn is_serving(&self, name: &str) -> bool {
+        // While it starts there may be no answer.
+        let answer = self.run(&["status", name, "--json"]).out;
+        let status = serde_json::from_str::<Versioned<Status>>(&answer);
+        status.is_ok_and(|status| status.answer.state == ServiceState::Serving)
     }
 
     fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
@@ -187,6 +224,14 @@ impl Ended {
         let code = output.status.code().unwrap_or(-1);
         Self { code, out: text(&output.stdout), err: text(&output.stderr) }
     }
+}
+
+/// What a document of this version says.
+pub fn parse<A: DeserializeOwned>(document: &str) -> A {
+    let document: Versioned<A> =
+        serde_json::from_str(document).unwrap_or_else(|error| panic!("{error}: {document}"));
+    assert_eq!(document.schema, SCHEMA);
+    document.answer
 }
 
 /// What a control socket answers to these bytes, before it closes the connection.
