@@ -97,11 +97,9 @@ fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
     assert_eq!(cache_of(&user).settings.mode, Mode::WriteBack);
     qemu_io(&user, &program, "write -P 0x11 0 1M");
     qemu_io(&user, &program, "read -P 0x11 0 1M");
-    let hits = |args: &[&str]| {
-        let cache = user.stats(args).report.cache.unwrap();
-        cache.groups.requests[0].count
-    };
-    assert!(hits(&["v", "--tier"]) > 0 && hits(&["v"]) == 0, "the cache is not asked");
+    let report = user.stats(&["v"]).report;
+    let hits = [report.tier, report.cache].map(|it| it.unwrap().groups.requests[0].count);
+    assert!(hits[0] > 0 && hits[1] == 0, "the cache is not asked: {hits:?}");
     assert!(user.ok(&["status", "v"]).contains("tier      ram:16M: mode=write-through"));
     let refused = user.run(&["set", "v", "tier.mode=write-back"]);
     assert!(refused.code == 4 && refused.err.contains("replace"), "{}", refused.err);

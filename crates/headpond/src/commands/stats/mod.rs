@@ -51,11 +51,15 @@ enum Shown {
 impl Shown {
     fn of(mut stats: Stats, args: &StatsArgs) -> Result<Self> {
         let name = &args.name;
-        if args.tier {
-            let no_tier = || Failure::usage(format!("{name} has no tier in memory"));
-            stats.report.cache = Some(stats.report.tier.take().ok_or_else(no_tier)?);
+        if args.tier && stats.report.tier.is_none() {
+            return Err(Failure::usage(format!("{name} has no tier in memory")));
         }
-        if args.class.is_some() || args.by_class {
+        let is_by_class = args.class.is_some() || args.by_class;
+        // The document has both, each in its place.
+        if args.tier && (is_by_class || !args.json) {
+            stats.report.cache = stats.report.tier.take();
+        }
+        if is_by_class {
             return Ok(Self::Classes(chosen(stats, args)?));
         }
         let Some(core) = &args.core else { return Ok(Self::Volume(Box::new(stats))) };
