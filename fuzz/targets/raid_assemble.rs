@@ -42,7 +42,7 @@ async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
         force: [Force::No, Force::GiveUp, Force::AcceptParity][usize::from(mode >> 3) % 3],
         tuning: Tuning {
             scratch_bytes_max: 1 << 20,
-            patience: None,
+            deadlines: None,
             ..Tuning::with_pool(BufferPool::new(&PoolConfig { classes: Vec::new() }))
         },
         journals: Vec::new(),

@@ -8,7 +8,7 @@ use headpond_raid::integrity;
 use headpond_raid::layout::{Declustering, Layout, Role, Spread, Weights};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, FillRecord, RecordedGrowth, RecordedParity, RecordedState,
+    ArrayRecord, DATA_OFFSET_MIN, FillRecord, RecordedParity, RecordedReshape, RecordedState,
     RecordedWork, RoleRecord, RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
 };
 use libfuzzer_sys::fuzz_target;
@@ -77,8 +77,8 @@ fn sound(shape: u8) -> Superblock {
         has_lost_blocks: shape & 64 != 0,
         journal: None,
         weights: (shape & 71 == 64).then(|| Weights::try_from(vec![3, 1, 2]).expect("possible")),
-        growth: (shape & 8 != 0 && members != 11 && level != Level::Raid0)
-            .then_some(RecordedGrowth::Next { moved_rows: 9, staged_rows: 4 }),
+        reshape: (shape & 8 != 0 && members != 11 && level != Level::Raid0)
+            .then_some(RecordedReshape::Next { moved_rows: 9, staged_rows: 4 }),
     };
     let role = (shape & 32 == 0).then_some(Role(0));
     Superblock { array, member_uuid: Uuid::from_u128(0), role, sequence: 3 }

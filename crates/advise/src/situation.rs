@@ -54,7 +54,7 @@ impl Situation {
     /// Whether the cache may have the only copy of something.
     pub fn may_be_dirty(&self) -> bool {
         let mode = self.stack.cache.as_ref().map(|cache| cache.settings.mode);
-        let is_new = self.keeps_promises && !mode.is_some_and(Mode::makes_dirt);
+        let is_new = self.keeps_promises && !mode.is_some_and(Mode::is_write_back);
         let is_lost = self.cache_is_lost_on_power && !self.may_lose_dirty;
         self.goal != Goal::Safety && !is_lost && !is_new
     }

@@ -65,7 +65,7 @@ operations! {
     START_RECORDING: post "/v1/recording/start" RecordBody => RecordingStarted,
         "Record the requests to a file.";
     STOP_RECORDING: post "/v1/recording/stop" () => Recorded, "Complete the file.";
-    LOOK: post "/v1/look" LookBody => Recorded, "Record for a moment.";
+    SAMPLE: post "/v1/sample" SampleBody => Recorded, "Record for a moment.";
     ADD_SPARE: post "/v1/array/add-spare" MemberBody => Status, "Add a spare.";
     RE_ADD: post "/v1/array/re-add" MemberBody => Status,
         "Take a member back, and write to it what it lacks.";
@@ -81,7 +81,7 @@ operations! {
     SCRUB: post "/v1/array/scrub" OfCoreBody => Status, "Check all stripes in the background.";
     PAUSE: post "/v1/array/pause" OfCoreBody => Status, "Pause background work.";
     RESUME: post "/v1/array/resume" OfCoreBody => Status, "Resume background work.";
-    PACE: post "/v1/array/pace" PaceBody => Status, "Set the rates of background work.";
+    RATE: post "/v1/array/rate" RateBody => Status, "Set the rates of background work.";
 }
 
 /// The OpenAPI document of all operations.

@@ -163,7 +163,7 @@ pub struct RecordBody {
 /// What a look at the workload is limited by.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LookBody {
+pub struct SampleBody {
     pub output: PathBuf,
     pub requests_max: u64,
     pub milliseconds_max: u64,
@@ -219,14 +219,14 @@ pub struct OfCoreBody {
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PaceBody {
+pub struct RateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor: Option<Size>,
+    pub min: Option<Size>,
     /// Bytes a second; none, as fast as the members can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling: Option<Size>,
+    pub max: Option<Size>,
     #[serde(default)]
-    pub no_ceiling: bool,
+    pub no_max: bool,
 }

@@ -55,7 +55,7 @@ pub(crate) enum Verdict {
     Spoiled,
     /// As much is dirty as may be, or the log has no room, and the wait is over; nothing was
     /// written.
-    FullOfDirty,
+    DirtyLimit,
     /// The map has no extents left for lines in so many pieces, and the wait is over; nothing was
     /// written.
     Scattered,
@@ -68,7 +68,7 @@ impl Verdict {
     /// Why what was not written to the log goes past it.
     pub fn reason(&self) -> BypassReason {
         match self {
-            Verdict::FullOfDirty => BypassReason::FullOfDirty,
+            Verdict::DirtyLimit => BypassReason::DirtyLimit,
             Verdict::Scattered => BypassReason::Scattered,
             Verdict::Written | Verdict::Failed | Verdict::Spoiled | Verdict::TurnedAway => {
                 BypassReason::CacheError
@@ -333,17 +333,17 @@ impl Engine {
             let (may_go, before) = (is_eligible(intake.purpose), kept.len());
             let survey = log.survey(intake.run);
             let is_behind = !full.is_empty()
-                && intake.purpose.makes_dirt()
+                && intake.purpose.is_write_back()
                 && !(waiting.holds_lock() && self.makes_room_in_order());
             match log.admit(&intake, survey) {
                 // Those who wait for room keep their turn.
                 Ok(()) if is_behind && survey.dirty < intake.run.count => kept.push_back(waiting),
                 Err(Refusal::Spoiled) => refused.push((waiting.answer, Verdict::Spoiled)),
-                Err(refusal @ (Refusal::FullOfDirty | Refusal::Scattered)) => {
+                Err(refusal @ (Refusal::DirtyLimit | Refusal::Scattered)) => {
                     if refusal == Refusal::Scattered {
                         self.reclaim_wanted.notify_all();
                     }
-                    if intake.purpose.makes_dirt() && self.never_cleans() {
+                    if intake.purpose.is_write_back() && self.never_cleans() {
                         refused.extend(verdict_of(refusal).map(|it| (waiting.answer, it)));
                     } else {
                         if !full.contains(&refusal) {
@@ -401,7 +401,7 @@ impl Engine {
 
     /// Has those who make room work for it, and gives out by the clock what they make.
     fn wait_for_room(self: &Rc<Self>, full: &[Refusal]) {
-        if full.contains(&Refusal::FullOfDirty) {
+        if full.contains(&Refusal::DirtyLimit) {
             self.log.borrow_mut().note_no_room();
         }
         self.turn_away();
@@ -509,7 +509,7 @@ impl Engine {
 fn verdict_of(refusal: Refusal) -> Option<Verdict> {
     match refusal {
         // Reclaim waits for the core as the cleaner does.
-        Refusal::FullOfDirty | Refusal::NoSpace => Some(Verdict::FullOfDirty),
+        Refusal::DirtyLimit | Refusal::NoSpace => Some(Verdict::DirtyLimit),
         Refusal::Scattered => Some(Verdict::Scattered),
         Refusal::Spoiled => None,
     }

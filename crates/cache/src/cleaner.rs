@@ -31,7 +31,7 @@ mod writing;
 
 pub(crate) use core_flush::{CoreChanges, Unflushed};
 
-use crate::cleaning::{self, CleaningConfig, Courtesy, Depth, Policy, pace};
+use crate::cleaning::{self, CleaningConfig, ConcurrencyLimit, Depth, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
@@ -78,7 +78,7 @@ pub(crate) struct Progress {
     /// Callers that want everything cleaned.
     pub drainers: Cell<u32>,
     /// Of them, those that do not wait for readers.
-    hurried: Cell<u32>,
+    at_full_rate: Cell<u32>,
     /// Commands do not wait for it any more.
     are_commands_ended: Cell<bool>,
     /// The index has been looked through as far as the pace allows.
@@ -89,7 +89,7 @@ pub(crate) struct Progress {
     /// What the core can use at once.
     depth: Cell<Depth>,
     /// What of that those leave who read it.
-    courtesy: RefCell<Courtesy>,
+    concurrency_limit: RefCell<ConcurrencyLimit>,
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     /// The last flush of the core took so long.
@@ -98,7 +98,7 @@ pub(crate) struct Progress {
     flushing: Cell<u32>,
     /// How often what the core has of blocks came into doubt: a flush failed, or they were about
     /// to be written over past the log.
-    pub doubts: Cell<u64>,
+    pub suspect_parity: Cell<u64>,
     /// Written through, and dirty since a flush failed: after a cut their records say no more than
     /// that the core may have them.
     unrecorded: RefCell<core_flush::Unrecorded>,
@@ -123,18 +123,18 @@ impl Progress {
             is_space_wanted: Cell::default(),
             cleaned: Cell::default(),
             drainers: Cell::default(),
-            hurried: Cell::default(),
+            at_full_rate: Cell::default(),
             are_commands_ended: Cell::default(),
             swept: Notify::default(),
             failures: Failures::default(),
             leisure: Cell::default(),
             depth: Cell::default(),
-            courtesy: RefCell::default(),
+            concurrency_limit: RefCell::default(),
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             flush_took: Cell::default(),
             flushing: Cell::default(),
-            doubts: Cell::default(),
+            suspect_parity: Cell::default(),
             unrecorded: RefCell::default(),
             is_flush_failing: Cell::default(),
             draining: Cell::default(),
@@ -341,7 +341,7 @@ impl Engine {
     /// # Errors
     /// The core's, and how much stays dirty; and the end of a command.
     pub(crate) async fn clean_all(self: &Rc<Self>, drainer: Drainer) -> Result<(), CleanError> {
-        let _hurry = (drainer == Drainer::Client).then(|| Hurry::begin(self));
+        let _at_full_rate = (drainer == Drainer::Client).then(|| FullRateFlush::begin(self));
         self.settle().await;
         let failures = self.cleaning.failures.count();
         let failed_throughs = self.throughs.failures();
@@ -416,19 +416,19 @@ pub(crate) enum Drainer {
 }
 
 /// While it is there, cleaning everything does not leave readers way.
-pub struct Hurry(Rc<Engine>);
+pub struct FullRateFlush(Rc<Engine>);
 
-impl Hurry {
+impl FullRateFlush {
     pub(crate) fn begin(engine: &Rc<Engine>) -> Self {
-        engine.cleaning.hurried.set(engine.cleaning.hurried.get() + 1);
+        engine.cleaning.at_full_rate.set(engine.cleaning.at_full_rate.get() + 1);
         engine.cleaning_wanted.notify_all();
         Self(Rc::clone(engine))
     }
 }
 
-impl Drop for Hurry {
+impl Drop for FullRateFlush {
     fn drop(&mut self) {
-        self.0.cleaning.hurried.set(self.0.cleaning.hurried.get() - 1);
+        self.0.cleaning.at_full_rate.set(self.0.cleaning.at_full_rate.get() - 1);
     }
 }
 

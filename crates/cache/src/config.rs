@@ -52,7 +52,7 @@ impl Mode {
     }
 
     /// Whether writes leave the cache with what the core lacks.
-    pub fn makes_dirt(self) -> bool {
+    pub fn is_write_back(self) -> bool {
         matches!(self, Self::WriteBack | Self::WriteOnly)
     }
 

@@ -125,7 +125,7 @@ impl Engine {
                 mend(copies, *copy, offset, &bytes).await;
             }
         }
-        self.log.borrow_mut().count_error_of(version, |errors| &mut errors.cache_mended);
+        self.log.borrow_mut().count_error_of(version, |errors| &mut errors.cache_repaired);
         true
     }
 }

@@ -5,6 +5,7 @@
 //! - Whoever writes to the core holds the lock on the blocks; the cleaner too. Whoever only writes
 //!   to the log holds none: the order of records is the order of versions.
 
+mod pending_tombstones;
 mod self_check;
 
 use crate::admission::Admission;
@@ -28,8 +29,8 @@ use headpond_block::{
     BlockDevice, Buffers, ChangingGeometry, DeviceError, DeviceName, Instant, Outcome, Request,
     RequestKind, Runtime, Stability,
 };
+pub(crate) use pending_tombstones::PendingTombstones;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub(crate) struct Engine {
     pub records: RefCell<InFlight>,
     pub ahead: Ahead,
     pub core_writes: CoreWrites,
-    pub endings: Endings,
+    pub pending_tombstones: PendingTombstones,
     /// Write-throughs; one that failed has left its blocks dirty.
     pub throughs: Attempts,
     /// At the core since its last flush.
@@ -167,63 +168,6 @@ impl CoreWrite<'_> {
 pub(crate) struct CoreChange {
     class: ClassId,
     first: CoreBlock,
-}
-
-/// Mappings that are being ended, and whose end is not stable yet.
-#[derive(Default)]
-pub(crate) struct Endings {
-    active: RefCell<Vec<BlockRun>>,
-    done: Notify,
-    /// What is not mapped any more, and could not be ended on the device either.
-    owed: RefCell<BTreeSet<CoreBlock>>,
-}
-
-/// One of them, until it is dropped.
-struct Ending<'a> {
-    endings: &'a Endings,
-    run: BlockRun,
-}
-
-impl Endings {
-    fn begin(&self, run: BlockRun) -> Ending<'_> {
-        self.active.borrow_mut().push(run);
-        Ending { endings: self, run }
-    }
-
-    /// The blocks of a run whose end could not be recorded, and has to be.
-    pub fn owed_in(&self, run: BlockRun) -> Vec<CoreBlock> {
-        self.owed.borrow().range(run.first..run.end()).copied().collect()
-    }
-
-    fn note_owed(&self, run: BlockRun) {
-        self.owed.borrow_mut().extend(run.blocks());
-    }
-
-    fn note_ended(&self, run: BlockRun) {
-        let ended = self.owed_in(run);
-        let mut owed = self.owed.borrow_mut();
-        ended.iter().for_each(|block| _ = owed.remove(block));
-    }
-
-    /// Waits until nothing of a run is being ended.
-    pub async fn settle(&self, run: BlockRun) {
-        loop {
-            let done = self.done.wait();
-            if !self.active.borrow().iter().any(|active| active.overlaps(run)) {
-                break;
-            }
-            done.await;
-        }
-    }
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        let mut active = self.endings.active.borrow_mut();
-        let place = active.iter().position(|active| *active == self.run);
-        active.swap_remove(place.expect("it is active"));
-        self.endings.done.notify_all();
-    }
 }
 
 impl Engine {
@@ -365,7 +309,7 @@ impl Engine {
     /// As [`Engine::ensure_disowned`].
     pub async fn settle_ends(&self, run: BlockRun) -> Outcome {
         loop {
-            self.endings.settle(run).await;
+            self.pending_tombstones.settle(run).await;
             if self.log.borrow().void_wanted().is_none() {
                 return self.ensure_disowned().await;
             }
@@ -375,14 +319,18 @@ impl Engine {
 
     /// The blocks of a run that are not mapped, and whose end has to be recorded yet. What is
     /// mapped again is a newer version, and ends with that one.
-    pub fn owed_in(&self, run: BlockRun) -> Vec<CoreBlock> {
-        let (mut owed, log) = (self.endings.owed_in(run), self.log.borrow());
-        owed.retain(|block| log.map.newest(*block).is_none());
-        owed
+    pub fn pending_in(&self, run: BlockRun) -> Vec<CoreBlock> {
+        let (mut pending, log) = (self.pending_tombstones.pending_in(run), self.log.borrow());
+        pending.retain(|block| log.map.newest(*block).is_none());
+        pending
     }
 
     /// Ends the mappings of `blocks` durably.
-    pub async fn entomb(self: &Rc<Self>, blocks: &[CoreBlock], over_dirty: bool) -> Entombed {
+    pub async fn write_tombstones(
+        self: &Rc<Self>,
+        blocks: &[CoreBlock],
+        over_dirty: bool,
+    ) -> TombstoneOutcome {
         let mut runs: Vec<BlockRun> = Vec::new();
         for &block in blocks {
             match runs.last_mut() {
@@ -391,13 +339,13 @@ impl Engine {
             }
         }
         for run in runs {
-            let _ending = self.endings.begin(run);
+            let _ending = self.pending_tombstones.begin(run);
             if self.is_failed.get() {
                 if let Err(error) = self.ensure_disowned().await {
-                    return Entombed::Failed(error);
+                    return TombstoneOutcome::Failed(error);
                 }
                 if !self.forget(run, over_dirty) {
-                    return Entombed::Spoiled;
+                    return TombstoneOutcome::Spoiled;
                 }
                 continue;
             }
@@ -406,23 +354,23 @@ impl Engine {
             let class = ClassId::UNCLASSIFIED;
             let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None, class };
             match self.append(wanted).await {
-                Verdict::Written => self.endings.note_ended(run),
-                Verdict::Spoiled => return Entombed::Spoiled,
+                Verdict::Written => self.pending_tombstones.note_ended(run),
+                Verdict::Spoiled => return TombstoneOutcome::Spoiled,
                 Verdict::Failed
-                | Verdict::FullOfDirty
+                | Verdict::DirtyLimit
                 | Verdict::Scattered
                 | Verdict::TurnedAway => {
                     if let Err(error) = self.fail().await {
-                        self.endings.note_owed(run);
-                        return Entombed::Failed(error);
+                        self.pending_tombstones.note_pending(run);
+                        return TombstoneOutcome::Failed(error);
                     }
                     if !self.forget(run, over_dirty) {
-                        return Entombed::Spoiled;
+                        return TombstoneOutcome::Spoiled;
                     }
                 }
             }
         }
-        Entombed::Done
+        TombstoneOutcome::Done
     }
 
     /// Ends mappings where nothing can be recorded any more; `false`, and nothing has happened,
@@ -432,7 +380,7 @@ impl Engine {
         let may_forget = over_dirty || log.survey(run).unsafe_at_core == 0;
         if may_forget {
             log.forget(run);
-            self.endings.note_ended(run);
+            self.pending_tombstones.note_ended(run);
         }
         may_forget
     }
@@ -576,7 +524,7 @@ pub(crate) enum CacheError {
 }
 
 /// How a durable end of mappings went.
-pub(crate) enum Entombed {
+pub(crate) enum TombstoneOutcome {
     Done,
     /// Somebody wrote to the blocks meanwhile.
     Spoiled,

@@ -68,7 +68,7 @@ pub fn check_fit(
         return Err(OpenError::Unfit { detail });
     }
     let is_volatile = cache.geometry().stability == Stability::LostOnPower;
-    if config.mode.makes_dirt() && is_volatile && !config.allow_volatile {
+    if config.mode.is_write_back() && is_volatile && !config.allow_volatile {
         return Err(OpenError::Volatile { device: device() });
     }
     Ok(())

@@ -8,7 +8,7 @@
 //!    `classes`, `admission`, who stays (`eviction`), and what is cleaned when (`cleaning`),
 //!    and what goes to the core because that is faster (`bypass`).
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
-//!    `reclaim`, `recover`, `vouch`, and `slice` above them all.
+//!    `reclaim`, `recover`, `verify_contents`, and `slice` above them all.
 //!
 //! **Invariants**: the laws of the log.
 //! - A version counts until a durable tombstone ends it or its segment is below the tail.
@@ -54,11 +54,11 @@ mod slice;
 mod stats;
 mod types;
 mod under_way;
-mod vouch;
+mod verify_contents;
 
 pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 pub use bypass::{BypassPolicy, BypassReport, BypassShare};
-pub use cleaner::Hurry;
+pub use cleaner::FullRateFlush;
 pub use cleaning::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,
     StripeConfig, UnknownPreset,

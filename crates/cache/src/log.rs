@@ -100,7 +100,7 @@ pub enum Purpose {
 
 impl Purpose {
     /// Whether it is answered when only the cache has it, and waits for room for that.
-    pub(crate) fn makes_dirt(self) -> bool {
+    pub(crate) fn is_write_back(self) -> bool {
         matches!(self, Purpose::WriteBack | Purpose::Part(_))
     }
 
@@ -129,7 +129,7 @@ pub struct Intake<'a> {
 pub enum Refusal {
     /// What the caller knew about the blocks no longer holds.
     Spoiled,
-    FullOfDirty,
+    DirtyLimit,
     /// More pieces of lines than the map has extents for, until cleaner and reclaim have ended
     /// some.
     Scattered,
@@ -193,7 +193,7 @@ pub struct Log {
     /// Lost when the epoch began: what replaced them must outlive the epoch.
     pub lost_at_start: BTreeSet<CoreBlock>,
     /// What is written comes from another cache, which may have read some of it from the core.
-    pub is_second_hand: bool,
+    pub is_from_another_cache: bool,
     identity: Identity,
     draft: Draft,
     checksummed: Checksummed,
@@ -271,7 +271,7 @@ impl Log {
             lost_at_start: BTreeSet::new(),
             identity,
             draft: Draft::default(),
-            is_second_hand: false,
+            is_from_another_cache: false,
             checksummed: Checksummed::default(),
             tail,
             flush_mark: mark,
@@ -365,7 +365,7 @@ impl Log {
             Purpose::WriteBack | Purpose::Part(_) => {
                 let new = intake.run.count - survey.dirty;
                 let has_room = new <= self.dirty_room() && self.throttle.allows_beside(0);
-                if new == 0 || has_room { Ok(()) } else { Err(Refusal::FullOfDirty) }
+                if new == 0 || has_room { Ok(()) } else { Err(Refusal::DirtyLimit) }
             }
             // Lost is not healed by what the core has: it is older.
             Purpose::ReadInsert if survey.mapped > 0 || self.is_lost_in(intake.run) => {
@@ -401,7 +401,7 @@ impl Log {
             is_promise |= intake.is_promise;
         }
         let descriptor_units = self.take_room(self.descriptor_units(blocks), blocks, reserve)?;
-        self.foresee_residents(intakes);
+        self.prefetch_residents(intakes);
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
             self.checksummed.push(intake.buffers, &mut self.draft.checksums);
         }

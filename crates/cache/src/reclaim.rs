@@ -17,7 +17,7 @@ mod thinning;
 
 pub(crate) use thinning::Thinning;
 
-use crate::engine::{CacheError, Engine, Entombed};
+use crate::engine::{CacheError, Engine, TombstoneOutcome};
 use crate::format::record::ENTRY_BYTES_MAX;
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Formed, Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
@@ -161,7 +161,7 @@ impl Log {
                 other => panic!("reclaim would lose what the core lacks: {slot:?} is {other:?}"),
             }
         }
-        if self.owes_in_order(tail) {
+        if self.has_pending_in_order(tail) {
             self.give_up_order(tail);
         }
         self.note_eviction(dropped);
@@ -230,7 +230,7 @@ impl Engine {
                 }
                 let victim = SegmentIndex((ring.tail().0 + victims) % log.layout.segments());
                 // What has been emptied is freed before the next one is waited for.
-                if victims > 0 && (log.owes_in_order(victim) || self.is_on_its_way(victim)) {
+                if victims > 0 && (log.has_pending_in_order(victim) || self.is_on_its_way(victim)) {
                     break;
                 }
                 victim
@@ -315,7 +315,7 @@ impl Engine {
             (log.counters.cleaned_blocks, log.map.counts().replayed)
         };
         let (mut before, mut polls) = (written(), 0);
-        while self.log.borrow().owes_in_order(segment) && !self.is_stopping.get() {
+        while self.log.borrow().has_pending_in_order(segment) && !self.is_stopping.get() {
             let is_passed = self.cleaning.is_at_rest() && self.log.borrow().is_passed(segment);
             if is_passed || polls >= POLLS_IN_ORDER_MAX {
                 self.log.borrow_mut().give_up_order(segment);
@@ -329,7 +329,7 @@ impl Engine {
             before = written();
         }
         self.cleaning.is_space_wanted.set(false);
-        !self.log.borrow().owes_in_order(segment) || !self.is_stopping.get()
+        !self.log.borrow().has_pending_in_order(segment) || !self.is_stopping.get()
     }
 
     /// Whether most of what a segment holds is on its way to the core, and would be copied for
@@ -389,7 +389,7 @@ impl Engine {
                 copies.push(self.copy_of(version, victim, &data, &births).await);
             }
             if !self.append_copies(copies).await? {
-                return self.end_where_they_lie(left).await;
+                return self.end_in_place(left).await;
             }
             left = rest;
         }
@@ -450,10 +450,10 @@ impl Engine {
                 return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
         };
-        let doubts = self.cleaning.doubts.get();
+        let suspect_parity = self.cleaning.suspect_parity.get();
         let outcome = self.cache.submit(formed.request.clone()).await;
         self.settle_record(&formed, &outcome);
-        self.remember_copies(&formed, doubts);
+        self.remember_copies(&formed, suspect_parity);
         outcome.map(|()| true)
     }
 
@@ -477,7 +477,7 @@ impl Engine {
     /// The map has no extents for copies of these, which would lie more scattered than the blocks
     /// do now. So what the core lacks of them is cleaned, whatever the policy, all in one sweep,
     /// and the rest is dropped.
-    async fn end_where_they_lie(self: &Rc<Self>, keepers: &[Version]) -> Result<(), DeviceError> {
+    async fn end_in_place(self: &Rc<Self>, keepers: &[Version]) -> Result<(), DeviceError> {
         let (dirty, graves) = {
             let log = self.log.borrow();
             let versions = || keepers.iter().map(|keeper| log.map.version(keeper.slot));
@@ -490,9 +490,9 @@ impl Engine {
         };
         self.clean_in_place(&dirty).await?;
         // What replaced a block that was lost when the epoch began is replaced by a tombstone.
-        match self.entomb(&graves, false).await {
-            Entombed::Failed(error) => Err(error),
-            Entombed::Done | Entombed::Spoiled => Ok(()),
+        match self.write_tombstones(&graves, false).await {
+            TombstoneOutcome::Failed(error) => Err(error),
+            TombstoneOutcome::Done | TombstoneOutcome::Spoiled => Ok(()),
         }
     }
 
@@ -556,7 +556,7 @@ impl Engine {
             log.lost_at_start.iter().filter(is_grave).copied().collect()
         };
         if !graves.is_empty() {
-            self.entomb(&graves, false).await;
+            self.write_tombstones(&graves, false).await;
         }
     }
 }

@@ -10,7 +10,7 @@
 //! not looked at: it has just been written.
 
 use crate::copies::{Copied, read_each};
-use crate::engine::{CacheError, Engine, Entombed};
+use crate::engine::{CacheError, Engine, TombstoneOutcome};
 use crate::line_map::{State, Version};
 use crate::log::Log;
 use crate::stats::{CacheRead, ScrubProgress};
@@ -196,11 +196,11 @@ impl Engine {
             self.log.borrow_mut().note_unreadable(version);
             return Ok(());
         }
-        match self.entomb(&[version.block], false).await {
-            Entombed::Failed(error) => return Err(error),
-            Entombed::Done => report.dropped_blocks += 1,
+        match self.write_tombstones(&[version.block], false).await {
+            TombstoneOutcome::Failed(error) => return Err(error),
+            TombstoneOutcome::Done => report.dropped_blocks += 1,
             // Written again meanwhile.
-            Entombed::Spoiled => {}
+            TombstoneOutcome::Spoiled => {}
         }
         Ok(())
     }

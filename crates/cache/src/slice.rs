@@ -12,7 +12,7 @@ pub use opening::{ChangedCore, LoadedSlice, judge};
 
 use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
-use crate::cleaner::{Drainer, Hurry};
+use crate::cleaner::{Drainer, FullRateFlush};
 use crate::config::{Mode, SliceConfig};
 use crate::core_flushes::CoreFlushes;
 use crate::engine::Engine;
@@ -98,8 +98,8 @@ impl Slice {
     }
 
     /// What is written from here on comes from another cache, or from clients again.
-    pub fn set_second_hand(&self, is_second_hand: bool) {
-        self.engine.log.borrow_mut().is_second_hand = is_second_hand;
+    pub fn set_from_another_cache(&self, is_from_another_cache: bool) {
+        self.engine.log.borrow_mut().is_from_another_cache = is_from_another_cache;
     }
 
     /// Has as much room as the core has now, and what stripes it has. Before a core says that it
@@ -124,7 +124,7 @@ impl Slice {
             return Err(ModeError::Failed { device: device() });
         }
         let allow_volatile = self.engine.config.borrow().allow_volatile;
-        if mode.makes_dirt() && self.engine.cache_is_volatile() && !allow_volatile {
+        if mode.is_write_back() && self.engine.cache_is_volatile() && !allow_volatile {
             return Err(ModeError::Volatile { device: device() });
         }
         Ok(())
@@ -195,9 +195,9 @@ impl Slice {
         self.engine.config.borrow().clone()
     }
 
-    /// Cleans everything that is dirty at the time of the call, and flushes the core; beside
-    /// readers only as fast as leaves them their share, unless there is a [`Hurry`]. Progress shows
-    /// in the statistics.
+    /// Cleans everything that is dirty at the time of the call, and flushes the core: while clients
+    /// read, only as fast as leaves them their share, unless there is a [`FullRateFlush`]. Progress
+    /// shows in the statistics.
     ///
     /// # Errors
     /// Where the core fails, or [`Self::end_flushes`] ends it; what could not be cleaned stays
@@ -207,8 +207,8 @@ impl Slice {
     }
 
     /// Until this is dropped, [`Self::flush_dirty`] goes as fast as it can.
-    pub fn hurry(&self) -> Hurry {
-        Hurry::begin(&self.engine)
+    pub fn flush_at_full_rate(&self) -> FullRateFlush {
+        FullRateFlush::begin(&self.engine)
     }
 
     /// Whether [`Self::flush_dirty`] ends, for who waits in it and who comes.

@@ -66,7 +66,7 @@ pub enum BypassReason {
     /// The mode sends it to the core.
     Mode,
     /// As much is dirty as may be, and the cleaner did not make room in time.
-    FullOfDirty,
+    DirtyLimit,
     /// The pool for lines in many pieces is used up, and nothing was cleaned or reclaimed in time.
     Scattered,
     /// Larger than a cache of this size takes.
@@ -89,7 +89,7 @@ pub enum BypassReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BypassStats {
     pub mode: u64,
-    pub full_of_dirty: u64,
+    pub dirty_limit: u64,
     pub scattered: u64,
     pub too_large: u64,
     pub sequential: u64,
@@ -104,7 +104,7 @@ impl BypassStats {
     pub(crate) fn count(&mut self, reason: BypassReason) {
         match reason {
             BypassReason::Mode => self.mode += 1,
-            BypassReason::FullOfDirty => self.full_of_dirty += 1,
+            BypassReason::DirtyLimit => self.dirty_limit += 1,
             BypassReason::Scattered => self.scattered += 1,
             BypassReason::TooLarge => self.too_large += 1,
             BypassReason::Sequential => self.sequential += 1,
@@ -120,7 +120,7 @@ impl BypassStats {
 impl BypassReason {
     pub const ALL: [BypassReason; 10] = [
         BypassReason::Mode,
-        BypassReason::FullOfDirty,
+        BypassReason::DirtyLimit,
         BypassReason::Scattered,
         BypassReason::TooLarge,
         BypassReason::Sequential,
@@ -135,7 +135,7 @@ impl BypassReason {
     pub fn word(self) -> &'static str {
         match self {
             BypassReason::Mode => "mode",
-            BypassReason::FullOfDirty => "full_of_dirty",
+            BypassReason::DirtyLimit => "full_of_dirty",
             BypassReason::Scattered => "scattered",
             BypassReason::TooLarge => "too_large",
             BypassReason::Sequential => "sequential",
@@ -152,7 +152,7 @@ impl BypassStats {
     pub fn of(&self, reason: BypassReason) -> u64 {
         match reason {
             BypassReason::Mode => self.mode,
-            BypassReason::FullOfDirty => self.full_of_dirty,
+            BypassReason::DirtyLimit => self.dirty_limit,
             BypassReason::Scattered => self.scattered,
             BypassReason::TooLarge => self.too_large,
             BypassReason::Sequential => self.sequential,
@@ -171,7 +171,7 @@ impl BypassStats {
 
 sums!(
     BypassStats:
-    mode, full_of_dirty, scattered, too_large, sequential, cache_error, class, class_share,
+    mode, dirty_limit, scattered, too_large, sequential, cache_error, class, class_share,
     promotion, adaptive
 );
 
@@ -227,7 +227,7 @@ pub struct ErrorStats {
     pub cache_checksum: u64,
     pub cache_discard: u64,
     /// Blocks that one copy of a mirrored cache did not have as they were written, and another did.
-    pub cache_mended: u64,
+    pub cache_repaired: u64,
     /// Blocks that requests wanted, that only the cache has, and that it could not give.
     pub dirty_unreadable: u64,
     pub core_read: u64,
@@ -237,7 +237,7 @@ pub struct ErrorStats {
 
 sums!(
     ErrorStats:
-    cache_read, cache_write, cache_checksum, cache_discard, cache_mended, dirty_unreadable,
+    cache_read, cache_write, cache_checksum, cache_discard, cache_repaired, dirty_unreadable,
     core_read, core_write, core_flush
 );
 
@@ -267,7 +267,7 @@ pub struct Counters {
     pub thinned_blocks: u64,
     pub inserted_blocks: u64,
     /// Read from the core for nobody yet.
-    pub ahead_blocks: u64,
+    pub readahead_blocks: u64,
     pub tombstone_blocks: u64,
     pub segments_reclaimed: u64,
     /// Taken while serving, and what they held.

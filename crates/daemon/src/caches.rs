@@ -1,9 +1,9 @@
 //! Commands about the cache device itself.
 
-use super::members::vet_aside;
+use super::members::vet_blocking;
 use super::service::ControlService;
-use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, check_copies, mirror_of};
+use crate::run_blocking::run_blocking;
 use anyhow::Result;
 use headpond_api::answers::{Resized, Status};
 use headpond_api::outcome::Failure;
@@ -35,7 +35,7 @@ impl ControlService {
     }
 
     pub async fn detach(&self, body: &DetachBody) -> Result<Status> {
-        let _hurry = self.hurry(body.pace);
+        let _at_full_rate = self.flush_at_full_rate(body.pace);
         let dirty = match (body.force, body.flush) {
             (true, _) => Dirty::Lose,
             (false, true) => Dirty::Clean,
@@ -155,7 +155,7 @@ impl ControlService {
             Ok(smallest)
         };
         let room = |bytes| if cache.mirror.is_some() { bytes_on_copies(bytes) } else { bytes };
-        Ok(aside(look).await?.map(room))
+        Ok(run_blocking(look).await?.map(room))
     }
 
     fn reopen(&self, described: CacheDescription) -> Reopening<'_> {
@@ -343,7 +343,7 @@ impl ControlService {
         let consent = if force { Consent::Forced } else { Consent::Careful };
         for spec in specs {
             let vetted = match are_ours {
-                true => vet_aside(spec, consent).await,
+                true => vet_blocking(spec, consent).await,
                 false => self.vet_cache(spec, consent).await,
             };
             vetted?.check_cache(spec, mode, consent)?;

@@ -34,7 +34,7 @@ pub enum Command {
     StartRecording(RecordBody, Reply<RecordingStarted>),
     StopRecording(Reply<Recorded>),
     /// A short recording that ends by itself.
-    Look(LookBody, Reply<Recorded>),
+    Sample(SampleBody, Reply<Recorded>),
 }
 
 /// A command about the members of an array, or about the background work on it.
@@ -52,7 +52,7 @@ pub enum ArrayCommand {
     Scrub(OfCoreBody),
     Pause(OfCoreBody),
     Resume(OfCoreBody),
-    Pace(PaceBody),
+    Rate(RateBody),
 }
 
 /// A command on its way.

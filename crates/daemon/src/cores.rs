@@ -10,8 +10,8 @@ use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
 use headpond_raid::{Intent, Occupied};
 use headpond_volume::{
-    CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
-    FurtherCoreDescription, Keeping, Pace, Volume,
+    BackgroundRate, CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
+    FurtherCoreDescription, Keeping, Volume,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -146,7 +146,8 @@ fn describe(
     body: &AddCoreBody,
 ) -> Result<FurtherCoreDescription, DescriptionError> {
     let AddCoreBody { raid, groups, declustered, strip, intent, integrity, .. } = *body;
-    let (members, spares, upkeep) = (body.members.clone(), Vec::new(), Pace::default());
+    let (members, spares, background) =
+        (body.members.clone(), Vec::new(), BackgroundRate::default());
     let core = CoreDescription {
         raid,
         groups,
@@ -157,7 +158,7 @@ fn describe(
         spares,
         declustered,
         striping: body.striping.clone(),
-        upkeep,
+        background,
         journal: None,
     };
     let (name, uuid) = (body.name.clone(), Uuid::new_v4());

@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-mod aside;
 mod caches;
 mod clients;
 mod command;
@@ -25,6 +24,7 @@ mod meminfo;
 mod opening;
 mod pulse;
 mod recording;
+mod run_blocking;
 mod service;
 mod serving;
 pub mod wall_clock;

@@ -22,7 +22,7 @@ const FILE_BYTES: usize = 512;
 const TEMPLATE: &str = "loading {bar:30} {bytes} of {total_bytes}{msg} (left: {eta})";
 
 /// Whoever is told; the file goes with it.
-pub struct LoadTeller {
+pub struct ProgressFile {
     path: PathBuf,
     file: Option<File>,
     begun: Cell<(u16, Instant)>,
@@ -30,7 +30,7 @@ pub struct LoadTeller {
     bar: ProgressBar,
 }
 
-impl LoadTeller {
+impl ProgressFile {
     /// Where the file cannot be had, `status` says nothing and the volume loads all the same.
     pub fn new(places: &Places, name: &str) -> Self {
         let path = places.loading(name);
@@ -76,7 +76,7 @@ impl LoadTeller {
     }
 }
 
-impl Drop for LoadTeller {
+impl Drop for ProgressFile {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
         if self.file.is_some() {
@@ -125,7 +125,7 @@ mod tests {
         let folder = headpond_testkit::tempdir();
         let places = Places::at(folder.path());
         assert_eq!(look(&places, "v"), None);
-        let teller = LoadTeller::new(&places, "v");
+        let teller = ProgressFile::new(&places, "v");
         assert_eq!(look(&places, "v"), None, "nothing yet");
         teller.tell(loading(0, 100));
         let told = look(&places, "v").unwrap();

@@ -2,15 +2,15 @@
 
 use super::command::ArrayCommand;
 use super::service::ControlService;
-use crate::aside::aside;
 use crate::device::{Consent, DeviceSpec, Vetted, vet, vet_lasting};
+use crate::run_blocking::run_blocking;
 use anyhow::Result;
 use headpond_api::answers::Status;
 use headpond_api::outcome::Failure;
-use headpond_api::requests::{GrowBody, JournalBody, MemberBody, PaceBody};
+use headpond_api::requests::{GrowBody, JournalBody, MemberBody, RateBody};
 use headpond_raid::{GrowError, JournalError, MemberError, Occupied, ReturnError, WhichCopy};
 use headpond_volume::{
-    ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember, Pace, ReturningMember,
+    BackgroundRate, ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember, ReturningMember,
 };
 use std::path::Path;
 use uuid::Uuid;
@@ -60,10 +60,10 @@ impl ControlService {
                 volume.drop_journal(body.core.as_deref(), self.pool.clone()).await
             }
             ArrayCommand::Scrub(body) => volume.scrub_array(body.core.as_deref()),
-            ArrayCommand::Pause(body) => volume.pause_upkeep(body.core.as_deref(), true),
-            ArrayCommand::Resume(body) => volume.pause_upkeep(body.core.as_deref(), false),
-            ArrayCommand::Pace(body) => {
-                volume.set_pace(body.core.as_deref(), |pace| changed_pace(pace, body))
+            ArrayCommand::Pause(body) => volume.pause_background(body.core.as_deref(), true),
+            ArrayCommand::Resume(body) => volume.pause_background(body.core.as_deref(), false),
+            ArrayCommand::Rate(body) => {
+                volume.set_background_rate(body.core.as_deref(), |pace| changed_rate(pace, body))
             }
         };
         // Also where it failed half-way: a device may have joined.
@@ -91,13 +91,13 @@ impl ControlService {
         let cache = cache.filter(|_| !matches!(spec, DeviceSpec::Ram(_)));
         self.refuse_own(spec, cache.map(|cache| cache.device)).await?;
         let spec = spec.clone();
-        aside(move || vet_lasting(&spec, consent)).await.map(drop)
+        run_blocking(move || vet_lasting(&spec, consent)).await.map(drop)
     }
 
     /// Checks a device that is to be a cache, which may be that already.
     pub(super) async fn vet_cache(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         self.refuse_own(spec, None).await?;
-        vet_aside(spec, consent).await
+        vet_blocking(spec, consent).await
     }
 
     async fn refuse_own(&self, spec: &DeviceSpec, further: Option<String>) -> Result<()> {
@@ -114,7 +114,7 @@ impl ControlService {
                 ))),
             }
         };
-        aside(look).await
+        run_blocking(look).await
     }
 
     async fn new_journal(&self, body: &JournalBody) -> Result<NewJournal> {
@@ -159,18 +159,18 @@ impl ControlService {
     }
 }
 
-pub(super) async fn vet_aside(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+pub(super) async fn vet_blocking(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     let spec = spec.clone();
-    aside(move || vet(&spec, consent)).await
+    run_blocking(move || vet(&spec, consent)).await
 }
 
 fn name(body: &MemberBody) -> Result<String> {
     Ok(body.device.parse::<DeviceSpec>()?.device_name())
 }
 
-fn changed_pace(pace: Pace, body: &PaceBody) -> Pace {
-    let ceiling = if body.no_ceiling { None } else { body.ceiling.or(pace.ceiling) };
-    Pace { floor: body.floor.unwrap_or(pace.floor), ceiling }
+fn changed_rate(pace: BackgroundRate, body: &RateBody) -> BackgroundRate {
+    let max = if body.no_max { None } else { body.max.or(pace.max) };
+    BackgroundRate { min: body.min.unwrap_or(pace.min), max }
 }
 
 fn not_changed(error: ChangeMembersError) -> anyhow::Error {

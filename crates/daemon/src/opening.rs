@@ -6,7 +6,7 @@ use super::clients;
 use super::control::Control;
 use super::cores::offer;
 use super::files::Files;
-use super::loading::{LoadTeller, look};
+use super::loading::{ProgressFile, look};
 use super::pulse::Pulse;
 use super::recording::Recording;
 use super::service::{ControlService, End};
@@ -122,12 +122,12 @@ impl Data {
         let listeners = listen(places, &ring, &description)?;
         let pulse = Arc::new(Pulse::new());
         let recording = Rc::new(Recording::new(watched, description.name.clone()));
-        let looks = Rc::new(Recording::new(looked_at, description.name.clone()));
+        let samples = Rc::new(Recording::new(looked_at, description.name.clone()));
         let service = Rc::new(ControlService {
             volume,
             server: Rc::new(server),
             recording,
-            looks,
+            samples,
             runtime: runtime.clone(),
             listeners,
             files,
@@ -176,7 +176,7 @@ fn keep_watch(service: &Rc<ControlService>) {
 
 /// Shows how far the volume is that is being opened, until that ends.
 fn watch_load(places: &Places, name: &str) -> LoadWatch {
-    let teller = LoadTeller::new(places, name);
+    let teller = ProgressFile::new(places, name);
     Rc::new(move |loading| teller.tell(loading))
 }
 
@@ -248,7 +248,7 @@ fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> a
         alert.at_risk = Risk::of_left(places.left_dirty_bytes(name), alert.at_risk);
     }
     // Which devices they are that are missing, an array cannot say.
-    absent.iter().for_each(|note| alert.happened += &format!("; {}", note.text()));
+    absent.iter().for_each(|note| alert.cause += &format!("; {}", note.text()));
     places.note_refusal(name, &alert);
     Failure::refused(alert)
 }

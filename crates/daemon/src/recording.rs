@@ -1,10 +1,10 @@
 //! Recording the workload of a served volume to a file, for as long as somebody wants or for a
 //! moment.
 
-use crate::aside::aside;
+use crate::run_blocking::run_blocking;
 use anyhow::{Context, Result, anyhow, bail};
 use headpond_api::answers::{Recorded, RecordingStarted};
-use headpond_api::requests::{LookBody, RecordBody};
+use headpond_api::requests::{RecordBody, SampleBody};
 use headpond_block::Runtime;
 use headpond_trace::{CaptureDevice, CaptureSummary, capture};
 use std::cell::RefCell;
@@ -54,7 +54,7 @@ impl Recording {
         let create = move || {
             File::create_new(&path).with_context(|| format!("cannot record to {}", path.display()))
         };
-        let file = aside(create).await?;
+        let file = run_blocking(create).await?;
         if let Some(other) = self.output() {
             bail!("a recording to {} has begun meanwhile: stop it first", other.display());
         }
@@ -81,8 +81,8 @@ impl Recording {
     ///
     /// # Errors
     /// As [`Self::start`] and [`Self::stop`].
-    pub async fn look(&self, runtime: &Runtime, look: LookBody) -> Result<Recorded> {
-        let LookBody { output, requests_max, milliseconds_max } = look;
+    pub async fn look(&self, runtime: &Runtime, look: SampleBody) -> Result<Recorded> {
+        let SampleBody { output, requests_max, milliseconds_max } = look;
         self.start(RecordBody { output }).await?;
         let end = runtime.now() + Duration::from_millis(milliseconds_max);
         let is_enough = || self.device.noted() >= requests_max;

@@ -30,7 +30,7 @@ pub struct ControlService {
     pub volume: Rc<Volume>,
     pub server: Rc<Server>,
     pub recording: Rc<Recording>,
-    pub looks: Rc<Recording>,
+    pub samples: Rc<Recording>,
     pub runtime: Runtime,
     pub listeners: Vec<Rc<dyn Listener>>,
     pub files: Files,
@@ -133,8 +133,8 @@ impl ControlService {
                 self.run(Some("trace record"), reply, self.recording.start(body)).await;
             }
             Command::StopRecording(reply) => self.run(None, reply, self.recording.stop()).await,
-            Command::Look(body, reply) => {
-                self.run(None, reply, self.looks.look(&self.runtime, body)).await;
+            Command::Sample(body, reply) => {
+                self.run(None, reply, self.samples.look(&self.runtime, body)).await;
             }
         }
     }
@@ -182,7 +182,7 @@ impl ControlService {
 
     /// What was set outlives the daemon.
     async fn set(&self, body: &SetBody) -> Result<Status> {
-        let _hurry = self.hurry(body.pace);
+        let _at_full_rate = self.flush_at_full_rate(body.pace);
         let outcome = match body.flush {
             true => self.volume.set_and_clean(&body.changes).await,
             false => self.volume.set(&body.changes),
@@ -199,14 +199,14 @@ impl ControlService {
     }
 
     async fn flush(&self, pace: FlushPace) -> Result<Flushed> {
-        let _hurry = self.hurry(pace);
+        let _at_full_rate = self.flush_at_full_rate(pace);
         let cleaned_bytes = self.volume.clean_all().await?;
         Ok(Flushed { cleaned_bytes })
     }
 
     /// Holds the pace of what is cleaned for a command, until it is dropped.
-    pub fn hurry(&self, pace: FlushPace) -> Option<impl Sized> {
-        (pace == FlushPace::Max).then(|| self.volume.hurry())
+    pub fn flush_at_full_rate(&self, pace: FlushPace) -> Option<impl Sized> {
+        (pace == FlushPace::Max).then(|| self.volume.flush_at_full_rate())
     }
 }
 
@@ -300,7 +300,7 @@ impl ControlService {
         let _ = self.runtime.deadline(end, async move { work.until_done().await }).await;
         self.go_on_to("the recording to be complete");
         let end = self.runtime.now() + RECORDING_TIME;
-        let ending = end_recordings(Rc::clone(&self.looks), Rc::clone(&self.recording));
+        let ending = end_recordings(Rc::clone(&self.samples), Rc::clone(&self.recording));
         let recorded = match self.runtime.deadline(end, ending).await {
             Ok(recorded) => recorded,
             Err(_) => Err(anyhow!("the recording was not complete within {RECORDING_TIME:?}")),
@@ -383,9 +383,9 @@ fn answer<A>(reply: Reply<A>, outcome: Result<A>) {
     let _ = reply.send(outcome.map_err(Refusal::from));
 }
 
-async fn end_recordings(looks: Rc<Recording>, recording: Rc<Recording>) -> Result<()> {
-    if looks.output().is_some() {
-        let _ = looks.stop().await;
+async fn end_recordings(samples: Rc<Recording>, recording: Rc<Recording>) -> Result<()> {
+    if samples.output().is_some() {
+        let _ = samples.stop().await;
     }
     match recording.output() {
         Some(_) => recording.stop().await.map(drop),

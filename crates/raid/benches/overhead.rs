@@ -16,8 +16,8 @@ use headpond_block::{
     BlockDevice, Buffer, Executor, Geometry, Order, Request, Runtime, Submission, VirtualClock,
 };
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Integrity, Intent, JournalOptions, JournalWhen,
-    Level, Occupied, Patience, Striping, Tuning, assemble, create, create_journal,
+    AssembleOptions, Contents, CreateOptions, Deadlines, Integrity, Intent, JournalOptions,
+    JournalWhen, Level, Occupied, Striping, Tuning, assemble, create, create_journal,
 };
 use uuid::Uuid;
 
@@ -76,18 +76,18 @@ fn main() {
 
 async fn measure(runtime: &Runtime) {
     let cases = [
-        (Answers::AtOnce, Some(Patience::default())),
+        (Answers::AtOnce, Some(Deadlines::default())),
         (Answers::Later, None),
-        (Answers::Later, Some(Patience::default())),
+        (Answers::Later, Some(Deadlines::default())),
     ];
-    for (answers, patience) in cases {
-        let with = if patience.is_some() { "with" } else { "without" };
+    for (answers, deadlines) in cases {
+        let with = if deadlines.is_some() { "with" } else { "without" };
         println!("members that answer {answers:?}, {with} deadlines");
-        measure_arrays(runtime, answers, patience).await;
+        measure_arrays(runtime, answers, deadlines).await;
     }
 }
 
-async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Patience>) {
+async fn measure_arrays(runtime: &Runtime, answers: Answers, deadlines: Option<Deadlines>) {
     let bare: Rc<dyn BlockDevice> = member(0, answers);
     let limit = row("bare", &*bare, 0.0, Kind::Read).await;
     for (level, count, groups) in
@@ -96,13 +96,13 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
         let members: Vec<Rc<dyn BlockDevice>> =
             (0..count).map(|index| member(index, answers)).collect();
         create(&members, &options(level, groups)).await.expect("created");
-        let tuning = Tuning { patience, ..Tuning::default() };
+        let tuning = Tuning { deadlines, ..Tuning::default() };
         let how = AssembleOptions { tuning, ..AssembleOptions::default() };
         let assembled = assemble(runtime, members, how).await.expect("assembled");
         for kind in [Kind::Read, Kind::Write] {
             let name = format!("{level} {kind:?} 4k");
             let nanos = row(&name, &assembled.array, limit, kind).await;
-            if patience.is_some() {
+            if deadlines.is_some() {
                 report(&format!("{name}, null members, {answers:?}"), nanos, limit);
             }
         }

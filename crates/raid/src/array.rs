@@ -20,19 +20,17 @@
 //! the bytes on the members (`superblock`, `intent`).
 
 mod absence;
-mod begin_growth;
+mod begin_reshape;
 mod beside;
 mod columns;
 mod copies;
 mod copy_count;
 mod damage;
-mod doubts;
 mod failure;
 mod fill;
 mod flush;
 mod gate;
 mod gather;
-mod growth;
 mod guard;
 mod health;
 mod integrity;
@@ -50,6 +48,7 @@ mod plain;
 mod read;
 mod rebuild;
 mod replay;
+mod reshape;
 mod resync;
 mod returning;
 mod runs;
@@ -59,10 +58,11 @@ mod second_half;
 mod self_check;
 mod spares;
 mod status;
+mod suspect_parity;
 mod sweep;
-mod unvouched;
+mod unverified;
+mod verifier;
 mod verify;
-mod voucher;
 mod watch;
 mod writers;
 mod zero;
@@ -80,22 +80,19 @@ use headpond_block::{
 };
 
 use crate::balance::Balance;
+use crate::deadlines::Deadlines;
 use crate::layout::{Layout, Role, Stripe};
 use crate::level::Level;
-use crate::patience::Patience;
 use crate::superblock::{ArrayRecord, RecordedParity, RoleState};
 use absence::Absence;
 pub(crate) use absence::AbsenceFound;
-pub use begin_growth::{Addition, GrowError};
+pub use begin_reshape::{Addition, GrowError};
 use beside::Beside;
 pub use beside::OnAnswer;
 pub use copy_count::WhichCopy;
-use doubts::Doubts;
 use failure::Recorder;
 pub use fill::Filled;
 pub use flush::OwnerStopped;
-pub(crate) use growth::Growth;
-pub use growth::{Grown, GrowthStatus};
 use guard::Guard;
 pub(crate) use guard::Guarded;
 use integrity::Integrity;
@@ -111,6 +108,8 @@ pub use lost::{LostRange, LostStatus};
 pub(crate) use members::{Found, Member, Members};
 use merge::Merging;
 pub(crate) use replay::{Contents, Walk};
+pub(crate) use reshape::Reshape;
+pub use reshape::{Grown, ReshapeStatus};
 pub use returning::ReturnError;
 use scratch::Scratch;
 pub use scratch::{Tuning, WhenFull};
@@ -119,11 +118,12 @@ pub(crate) use second_half::SecondHalf;
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
-    Answers, ArrayState, ArrayStatus, DeclusteredStatus, DeviceErrors, FillingStatus,
-    JournalStatus, MemberStatus, PatienceStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
+    Answers, ArrayState, ArrayStatus, DeadlineStatus, DeclusteredStatus, DeviceErrors,
+    FillingStatus, JournalStatus, MemberStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
 };
-pub(crate) use unvouched::Unvouched;
-pub use voucher::{Answer, Voucher};
+use suspect_parity::SuspectParity;
+pub(crate) use unverified::UnverifiedParity;
+pub use verifier::{Answer, ContentVerifier};
 use watch::Watch;
 use writers::Writers;
 
@@ -166,7 +166,7 @@ pub struct Array {
     /// Where there is an integrity region.
     integrity: Option<Integrity>,
     /// Whom a scrub asks for what does not fit.
-    voucher: RefCell<Option<Rc<dyn Voucher>>>,
+    verifier: RefCell<Option<Rc<dyn ContentVerifier>>>,
     /// Where there is a stripe journal.
     guard: Option<Guard>,
     scratch: Scratch,
@@ -185,8 +185,8 @@ pub struct Array {
     /// the journal has of it, or the power went and something cannot be read.
     torn: RefCell<BTreeMap<Stripe, Vec<Lease>>>,
     /// A log above has still to write again what was being written when the array stopped.
-    owes_parity: Cell<bool>,
-    doubts: Doubts,
+    needs_parity: Cell<bool>,
+    suspect_parity: SuspectParity,
     /// Blocks that nobody can know any more.
     lost: Lost,
     writers: Writers,
@@ -197,7 +197,7 @@ pub struct Array {
     /// Zeros to write from, made when they are first needed.
     zeros: OnceCell<Buffer>,
     /// While a part of its data is still in an array of fewer members.
-    growth: Option<Growth>,
+    reshape: Option<Reshape>,
 }
 
 impl Array {
@@ -223,7 +223,7 @@ impl Array {
         let guard = guard.map(|(journal, start)| Guard::new(journal, &lacking, start));
         Array {
             guard,
-            watch: Watch::new(runtime.clone(), tuning.patience),
+            watch: Watch::new(runtime.clone(), tuning.deadlines),
             merging: Merging::new(runtime.clone(), &layout),
             runtime,
             name,
@@ -235,7 +235,7 @@ impl Array {
             parity: Cell::new(parity),
             absence: Absence::new(&record, stripes, &absence),
             integrity: Integrity::new(&record, stripes, &unsigned),
-            voucher: RefCell::default(),
+            verifier: RefCell::default(),
             recorder: Recorder::new(record, parity, initialised_stripes),
             locks: KeyLocks::new(),
             intents,
@@ -248,14 +248,14 @@ impl Array {
             torn_parity,
             is_begun: Cell::new(false),
             torn: RefCell::default(),
-            owes_parity: Cell::new(false),
-            doubts: Doubts::default(),
+            needs_parity: Cell::new(false),
+            suspect_parity: SuspectParity::default(),
             lost,
             writers: Writers::default(),
             stopped: Cell::new(false),
             dropped: Cell::new(None),
             zeros: OnceCell::new(),
-            growth: None,
+            reshape: None,
         }
     }
 
@@ -265,21 +265,21 @@ impl Array {
     }
 
     /// How long members are waited for; `None`: until they answer.
-    pub fn patience(&self) -> Option<Patience> {
-        self.watch.patience()
+    pub fn deadlines(&self) -> Option<Deadlines> {
+        self.watch.deadlines()
     }
 
     /// After which a device counts as hung.
     fn deadline(&self) -> Option<Duration> {
-        self.patience().and_then(|patience| patience.deadline)
+        self.deadlines().and_then(|deadlines| deadlines.deadline)
     }
 
     /// Changes how long members are waited for, from the next operation on: for what is under way
     /// they begin anew. The stripe journal has the same deadline.
-    pub fn set_patience(&self, patience: Option<Patience>) {
-        self.watch.set_patience(patience);
+    pub fn set_deadlines(&self, deadlines: Option<Deadlines>) {
+        self.watch.set_deadlines(deadlines);
         if let Some(former) = self.former() {
-            former.set_patience(patience);
+            former.set_deadlines(deadlines);
         }
         if let Some(journal) = self.journal() {
             journal.set_deadline(self.deadline());
@@ -339,7 +339,7 @@ impl BlockDevice for Array {
         self.counters.requests.count();
         let is_flush = request.kind == RequestKind::Flush;
         let submission = match self.growing() {
-            Some(growth) => Submission::pending(self.serve_divided(growth, request)),
+            Some(reshape) => Submission::pending(self.serve_divided(reshape, request)),
             None => self.serve(request),
         };
         if is_flush { submission } else { self.heard(submission) }

@@ -6,14 +6,13 @@
 //!    history; 3. what is missing must be within the redundancy, and after an unclean stop the
 //!    parity that replaces it must be right; 4. members that missed the last superblock are given
 //!    it, and then the array is recorded as in use; 5. after an unclean stop the marked regions are
-//!    resynchronised, but for what the stripe journal holds, which is written again. Up to step 4
-//!    nothing is written.
+//!    resynced, but for what the stripe journal replays. Up to step 4 nothing is written.
 
 mod bitmaps;
-mod growth;
 mod journal;
 mod judge;
 mod look;
+mod reshape;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,7 +21,9 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry, Runtime};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::array::{AbsenceFound, Array, Bitmap, TornParity, Trust, Tuning, Unvouched, find_lost};
+use crate::array::{
+    AbsenceFound, Array, Bitmap, TornParity, Trust, Tuning, UnverifiedParity, find_lost,
+};
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
 use bitmaps::{absence, marked_regions, shared, unsigned, within};
@@ -103,7 +104,7 @@ struct Beginning {
     /// Regions to be resynchronised.
     marked: Vec<Range<u64>>,
     /// What is made there of data that is missing.
-    unvouched: Option<Unvouched>,
+    unverified: Option<UnverifiedParity>,
     /// The journal has records that the members may lack.
     replays: bool,
     /// With that, nothing is torn any more.
@@ -162,7 +163,7 @@ impl Prepared {
             }
             false => error.into(),
         })?;
-        array.resume_growth().await?;
+        array.resume_reshape().await?;
         Ok(self.assembled)
     }
 
@@ -267,15 +268,15 @@ pub enum AssembleError {
     #[error(
         "array `{name}` is degraded and its parity was never initialised, so the data of the \
          missing members ({roles}) cannot be computed; bring them back, or start with \
-         --force --accept-parity, which takes whatever the parity tells"
+         --force --assume-clean, which takes whatever the parity tells"
     )]
     DegradedAndUninitialised { name: String, roles: String },
     #[error(
         "array `{name}` is degraded and was not shut down cleanly, and nothing says where it was being \
          written, so all data of the missing members ({roles}) may be wrong; bring them back, or \
-         start with --force --accept-parity, which takes whatever the parity tells"
+         start with --force --assume-clean, which takes whatever the parity tells"
     )]
-    UnvouchedEverywhere { name: String, roles: String },
+    UnverifiedEverywhere { name: String, roles: String },
     #[error(
         "array `{name}` has lost blocks, and none of the members given has the list of them, so that \
          what lies there would be taken for data; bring back the members that are missing"
@@ -339,8 +340,8 @@ pub async fn prepare(
     options: AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
     let (candidates, unreadable) =
-        look_at(runtime, devices, options.uuid, options.tuning.patience).await?;
-    let mut prepared = growth::put_together(runtime, candidates, &options).await?;
+        look_at(runtime, devices, options.uuid, options.tuning.deadlines).await?;
+    let mut prepared = reshape::put_together(runtime, candidates, &options).await?;
     let unreadable = unreadable.into_iter().map(|cause| Warning::Unreadable { cause });
     prepared.assembled.warnings.extend(unreadable);
     Ok(prepared)
@@ -362,12 +363,12 @@ async fn put_together(
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }
-    let Start { mut trust, warnings, beginning, vouched, .. } = start;
+    let Start { mut trust, warnings, beginning, verified, .. } = start;
     if options.force != Force::No && journal.reason().is_some() {
         record.journal = None;
     }
     if record.journal.is_some() {
-        let known = (beginning.is_sound && beginning.marked.is_empty(), vouched);
+        let known = (beginning.is_sound && beginning.marked.is_empty(), verified);
         trust.guarded = Some(journal.guarded(runtime, &layout, options, known));
     }
     let (runtime, tuning) = (runtime.clone(), options.tuning.clone());
@@ -390,7 +391,7 @@ struct Start {
     copies: Copies,
     beginning: Beginning,
     /// Groups whose parity is right, however the stop was.
-    vouched: u128,
+    verified: u128,
     warnings: Vec<Warning>,
 }
 
@@ -417,11 +418,11 @@ impl Start {
             copies: Copies::Alike,
             beginning: Beginning {
                 marked: Vec::new(),
-                unvouched: None,
+                unverified: None,
                 replays: journal.records() > 0,
                 is_sound: true,
             },
-            vouched: covered.fold(0, |bits, group| bits | 1 << group),
+            verified: covered.fold(0, |bits, group| bits | 1 << group),
             warnings: Vec::new(),
         };
         let mut torn = false;
@@ -452,7 +453,7 @@ impl Start {
     }
 
     fn is_covered(&self, group: usize) -> bool {
-        self.vouched >> group & 1 == 1
+        self.verified >> group & 1 == 1
     }
 
     /// After an unclean stop: which stripes may be torn. Says whether any may of which a strip is
@@ -521,14 +522,14 @@ impl Start {
         match (options.force, torn, uninitialised) {
             (_, false, false) => Ok(()),
             (Force::GiveUp, true, false) if self.knows_torn(verdict, options) => {
-                self.force(Unvouched::List, Warning::Forced { lost });
+                self.force(UnverifiedParity::List, Warning::Forced { lost });
                 Ok(())
             }
-            (Force::GiveUp, true, _) => Err(AssembleError::UnvouchedEverywhere { name, roles }),
+            (Force::GiveUp, true, _) => Err(AssembleError::UnverifiedEverywhere { name, roles }),
             (Force::AcceptParity, ..) => {
                 self.trust.torn_parity = TornParity::Use;
                 self.beginning.is_sound = true;
-                self.force(Unvouched::Accept, Warning::ParityAccepted { lost });
+                self.force(UnverifiedParity::Accept, Warning::ParityAccepted { lost });
                 Ok(())
             }
             (Force::No, true, _) => match journal.reason() {
@@ -549,9 +550,9 @@ impl Start {
             && (is_logged || verdict.record.state == RecordedState::Dirty)
     }
 
-    fn force(&mut self, unvouched: Unvouched, warning: Warning) {
+    fn force(&mut self, unverified: UnverifiedParity, warning: Warning) {
         self.trust.absence = AbsenceFound::Unknown;
-        self.beginning.unvouched = Some(unvouched);
+        self.beginning.unverified = Some(unverified);
         self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
         self.warnings.push(warning);
     }
@@ -561,7 +562,7 @@ impl Array {
     /// Records the array as in use, writes again what the journal holds, then makes the redundancy
     /// of the marked stripes anew.
     async fn begin(&self, beginning: &Beginning) -> Result<(), DeviceError> {
-        let Beginning { marked, unvouched, replays, is_sound } = beginning;
+        let Beginning { marked, unverified, replays, is_sound } = beginning;
         self.keep_marks(marked).await?;
         self.write_found_lost().await?;
         let journal = self.journal();
@@ -579,8 +580,8 @@ impl Array {
         if let (Some(journal), true) = (&journal, replays) {
             self.replay(journal).await?;
         }
-        match unvouched {
-            Some(what) => self.settle_unvouched(marked, *what).await?,
+        match unverified {
+            Some(what) => self.settle_unverified(marked, *what).await?,
             None => {
                 for stripes in marked {
                     self.resync_torn(stripes.clone()).await?;
@@ -588,7 +589,7 @@ impl Array {
             }
         }
         if !marked.is_empty() {
-            // What a read is about to show of one copy must not be lost with that member.
+            // What a read shows of one copy must not be lost with that member.
             self.flush_members().await?;
         }
         self.begin_journal(*is_sound && !self.has_torn()).await?;

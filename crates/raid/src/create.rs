@@ -195,7 +195,7 @@ pub fn plan(
         journal: recorded_journal(options)?,
         has_lost_blocks: false,
         absent_since: None,
-        growth: None,
+        reshape: None,
     };
     let layout = record.layout()?;
     record.member_data_bytes = layout.member_data_bytes();

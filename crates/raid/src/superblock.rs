@@ -121,12 +121,12 @@ pub struct ArrayRecord {
     /// The stripe journal, where there is one.
     pub journal: Option<JournalRecord>,
     /// While the array is being grown to more members.
-    pub growth: Option<RecordedGrowth>,
+    pub reshape: Option<RecordedReshape>,
 }
 
 /// What a superblock is to an array that is being grown, and how far that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordedGrowth {
+pub enum RecordedReshape {
     /// The array of fewer members, from which the data moves. That of more members is described by
     /// the second half of each of them.
     Former,

@@ -125,7 +125,7 @@ pub fn enumerate(enumeration: Enumeration, done: impl Fn(&Enumerated) + Sync) ->
 /// All sequences, the shorter ones first. Past the cache a sector may be torn from its block, so
 /// only a mode that logs everything writes sectors.
 fn workloads(enumeration: Enumeration) -> Vec<Vec<Operation>> {
-    let is_logged = enumeration.mode.makes_dirt();
+    let is_logged = enumeration.mode.is_write_back();
     let fits = |operation: &Operation| is_logged || *operation != Operation::WriteSector;
     let alphabet: Vec<Operation> = ALPHABET.into_iter().filter(fits).collect();
     let mut all: Vec<Vec<Operation>> = Vec::new();

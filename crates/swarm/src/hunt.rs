@@ -56,7 +56,7 @@ struct AtWork {
 struct Worker {
     at_work: Mutex<Option<AtWork>>,
     /// Its case does not end, and nobody waits for it any more.
-    is_given_up: AtomicBool,
+    is_timed_out: AtomicBool,
 }
 
 /// What the workers share.
@@ -129,7 +129,7 @@ impl Worker {
         headpond_block::defect::activate(plan.hunt.defect);
         while let Some(seed) = plan.next_seed() {
             let outcome = self.guarded(seed, plan.run);
-            if self.is_given_up.load(Ordering::Relaxed)
+            if self.is_timed_out.load(Ordering::Relaxed)
                 || tell.send(News::Case(outcome.map(Box::new))).is_err()
             {
                 return;
@@ -156,7 +156,7 @@ impl Worker {
 
     /// What its case is to be called, which it may end after all.
     fn give_up(&self) -> Box<Failure> {
-        self.is_given_up.store(true, Ordering::Relaxed);
+        self.is_timed_out.store(true, Ordering::Relaxed);
         let at_work = self.at_work();
         let AtWork { seed, since, ref story } = *at_work.as_ref().expect("it was late with it");
         let offence = Offence::Endless { seconds: since.elapsed().as_secs() };

@@ -256,7 +256,7 @@ impl World<'_> {
         client.check_all().await?;
         self.check_errors(client)?;
         volume.self_check();
-        self.note_growth(volume)?;
+        self.note_reshape(volume)?;
         self.check_beside(beside).await
     }
 
@@ -269,8 +269,8 @@ impl World<'_> {
         runtime: &Runtime,
         remains: &Remains,
     ) -> Result<Client, Offence> {
-        self.note_growth(volume)?;
-        if self.machine.growth.has_more().is_none() {
+        self.note_reshape(volume)?;
+        if self.machine.reshape.has_more().is_none() {
             return Ok(before);
         }
         self.check_errors(&before)?;
@@ -378,18 +378,18 @@ impl World<'_> {
     /// The array has its size from one life to the next, until it has grown.
     fn judge_size(&self, volume: &Rc<Volume>) -> Result<(), Offence> {
         let found = self.core_of(volume).size_bytes();
-        self.machine.growth.judge(&self.machine.topology, found)
+        self.machine.reshape.judge(&self.machine.topology, found)
     }
 
     /// What the volume says has grown has its new size, and keeps it however this life ends.
-    fn note_growth(&self, volume: &Rc<Volume>) -> Result<(), Offence> {
+    fn note_reshape(&self, volume: &Rc<Volume>) -> Result<(), Offence> {
         let topology = &self.machine.topology;
         let status = volume.status();
         if topology.size_waits(&status) {
             return Ok(());
         }
         let core = &status.cores[topology.worked_on()];
-        self.machine.growth.note(topology, &core.array, self.core_of(volume).size_bytes())
+        self.machine.reshape.note(topology, &core.array, self.core_of(volume).size_bytes())
     }
 
     /// Where nothing excuses it, nothing fails.

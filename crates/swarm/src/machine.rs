@@ -3,10 +3,10 @@
 mod aim;
 mod copies;
 mod copy_count;
-mod growth;
 mod images;
 mod journals;
 mod pages;
+mod reshape;
 mod rot;
 
 pub(crate) use aim::Aim;
@@ -19,7 +19,6 @@ use crate::topology::{
     BESIDE_BYTES, CACHE, IDLE_MEMBERS, IdleCore, MIRROR, Topology, WINDOW_GROWS_BYTES,
 };
 use copy_count::CopyCount;
-use growth::Growth;
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
@@ -28,10 +27,11 @@ use headpond_block::{
 use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
 use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CacheDescription, CacheSettings, CreateError, Description, Devices, FurtherCoreDescription,
-    OpenOptions, Pace, Tolerance, Volume,
+    BackgroundRate, CacheDescription, CacheSettings, CreateError, Description, Devices,
+    FurtherCoreDescription, OpenOptions, Tolerance, Volume,
 };
 use headpond_witness::Witness;
+use reshape::Reshape;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -84,13 +84,13 @@ pub(crate) struct Machine {
     /// Who that is, where it was made anew.
     pub core_uuid: Cell<Option<Uuid>>,
     /// How far the array is on its way to more members, and how large it is.
-    pub growth: Growth,
+    pub reshape: Reshape,
     /// How many copies a RAID 1 has.
     pub copy_count: CopyCount,
     /// Whether the array has a stripe journal, where that is known.
     pub has_journal: Cell<Option<bool>>,
     /// Of the work on the array beside the requests.
-    pub pace: Cell<Pace>,
+    pub pace: Cell<BackgroundRate>,
     /// How many identities were given to devices and arrays.
     identities: Cell<u64>,
 }
@@ -180,7 +180,7 @@ impl Machine {
             beside: topology
                 .works_beside
                 .then(|| Rc::new(RefCell::new(Witness::new(BESIDE_BYTES, seed ^ 0xbe51de)))),
-            growth: Growth::default(),
+            reshape: Reshape::default(),
             copy_count: CopyCount::default(),
             has_journal: Cell::new(Some(topology.journal.is_some())),
             pace: Cell::default(),
@@ -234,7 +234,7 @@ impl Machine {
             names_cache: self.names_cache.clone(),
             names_core: self.names_core.clone(),
             core_uuid: self.core_uuid.clone(),
-            growth: self.growth.clone(),
+            reshape: self.reshape.clone(),
             copy_count: self.copy_count.clone(),
             has_journal: self.has_journal.clone(),
             pace: self.pace.clone(),
@@ -245,7 +245,7 @@ impl Machine {
     /// The array has more members from here on, where it was opened as one that has; says whether
     /// it was.
     pub fn take_new_shape(&mut self) -> bool {
-        let Some(more) = self.growth.take_more() else { return false };
+        let Some(more) = self.reshape.take_more() else { return false };
         self.topology.window_bytes = self.wider_window_bytes();
         self.topology = self.topology.with_more_members(more);
         true
@@ -269,7 +269,7 @@ impl Machine {
 
     /// The window that is worked in now.
     pub fn window_bytes(&self) -> u64 {
-        match self.growth.has_more() {
+        match self.reshape.has_more() {
             Some(_) => self.wider_window_bytes(),
             None => self.topology.window_bytes,
         }
@@ -277,7 +277,7 @@ impl Machine {
 
     /// What the new size has room for: it reaches over the end that there was.
     fn wider_window_bytes(&self) -> u64 {
-        let beyond = self.growth.size_bytes().expect("it was opened") - self.topology.window_start;
+        let beyond = self.reshape.size_bytes().expect("it was opened") - self.topology.window_start;
         self.witnessed_bytes.min(beyond / 4096 * 4096)
     }
 
@@ -285,8 +285,8 @@ impl Machine {
     pub fn description(&self, settings: &CacheSettings) -> Description {
         let mut description = self.topology.description(settings);
         match self.topology.worked_on() {
-            0 => description.core.upkeep = self.pace.get(),
-            further => description.further_cores[further - 1].core.upkeep = self.pace.get(),
+            0 => description.core.background = self.pace.get(),
+            further => description.further_cores[further - 1].core.background = self.pace.get(),
         }
         let cache = description.cache.filter(|_| self.names_cache.get());
         let cache = cache.map(|cache| self.on_this(cache));

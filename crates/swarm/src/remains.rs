@@ -52,7 +52,7 @@ impl Remains {
         let volume = self.volume.borrow();
         let status = volume.as_ref().map(|volume| volume.status());
         let mut cores = status.iter().flat_map(|status| &status.cores);
-        cores.any(|core| core.array.growth.is_some())
+        cores.any(|core| core.array.reshape.is_some())
     }
 
     /// Whether the mode makes no dirty data and there is some.

@@ -4,8 +4,8 @@ mod copies;
 mod copy_count;
 mod cores;
 mod exchanges;
-mod growth;
 mod members;
+mod reshape;
 mod returns;
 
 pub(crate) use copies::{CopyCommand, whole_copies};
@@ -114,7 +114,7 @@ pub(crate) enum Step {
     /// The array is given so many members more; a cache or tier is detached before.
     Grow(usize),
     /// Until all of its data has moved.
-    AwaitGrowth,
+    AwaitReshape,
     /// Whoever was lost comes back.
     ReAdd,
     /// Until every role has a member that holds everything.
@@ -224,7 +224,7 @@ impl fmt::Display for Step {
             Self::AwaitScrub => write!(f, "wait until every stripe has been looked at"),
             Self::AwaitParity => write!(f, "wait until all parity was computed"),
             Self::ExpectSigned => write!(f, "all of the array is signed"),
-            Self::AwaitGrowth => write!(f, "wait until the array has grown"),
+            Self::AwaitReshape => write!(f, "wait until the array has grown"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
     }
@@ -293,7 +293,7 @@ impl Stage<'_> {
                 Step::AwaitScrub => self.await_scrub().await?,
                 Step::AwaitParity => drop(self.parity_is_there().await),
                 Step::ExpectSigned => self.expect_signed()?,
-                Step::AwaitGrowth => self.await_growth().await?,
+                Step::AwaitReshape => self.await_reshape().await?,
                 Step::Copies(command) => self.change_copies(command).await?,
                 Step::Ill(ill) => match ill.damage() {
                     Some((copy, _)) => {
@@ -387,7 +387,7 @@ impl Stage<'_> {
         }
         let at = usize::from(self.machine.is_on_spare());
         let Some(device) = self.caches.get(at) else { return Ok(()) };
-        if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
+        if self.machine.reshape.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
             return Ok(());
         }
         self.note(Step::SwitchCache);
@@ -417,7 +417,7 @@ impl Stage<'_> {
 
     async fn switch_tier(&self) -> Result<(), Offence> {
         let Some(shape) = &self.machine.topology.tier else { return Ok(()) };
-        if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
+        if self.machine.reshape.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
             return Ok(());
         }
         self.note(Step::SwitchTier);
@@ -454,7 +454,7 @@ impl Stage<'_> {
         };
         self.note(ill);
         self.excuses.borrow_mut().note(ill, &self.machine.topology);
-        if ill.asks_redundancy() && self.owed_blocks() > 0 {
+        if ill.asks_redundancy() && self.pending_blocks() > 0 {
             // What lies beside them nobody can know then: errors, and nothing wrong.
             self.excuses.borrow_mut().errors = true;
         }
@@ -481,7 +481,7 @@ impl Stage<'_> {
 
     /// Blocks whose parity an unclean stop may have torn, and that the log of the cache has still
     /// to write again; none where a journal has every write.
-    fn owed_blocks(&self) -> u64 {
+    fn pending_blocks(&self) -> u64 {
         let topology = &self.machine.topology;
         let is_always = topology.journal == Some(JournalWhen::Always);
         let is_covered = is_always && self.excuses.borrow().is_guarded();
@@ -492,7 +492,7 @@ impl Stage<'_> {
 
     /// Waits until the redundancy is right, also where the log has still to make it so.
     pub async fn redundancy_holds(&self) -> bool {
-        self.parity_is_there().await && self.comes_true(|| self.owed_blocks() == 0).await
+        self.parity_is_there().await && self.comes_true(|| self.pending_blocks() == 0).await
     }
 
     /// Waits until parity that was never computed is: before that no member may fail.

@@ -17,8 +17,8 @@ use headpond_raid::{
 };
 use headpond_sim::Random;
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
-    FurtherCoreDescription, JournalDescription, Pace, Size, TierDescription, TierSettings,
+    ArraySettings, BackgroundRate, CacheDescription, CacheSettings, CoreDescription, CreateOptions,
+    Description, FurtherCoreDescription, JournalDescription, Size, TierDescription, TierSettings,
     VolumeStatus,
 };
 use std::fmt;
@@ -374,7 +374,7 @@ impl Topology {
             spares: Vec::new(),
             declustered: self.spread,
             striping: self.weights.clone().map_or(Striping::Plain, Striping::Weighted),
-            upkeep: Pace::default(),
+            background: BackgroundRate::default(),
             journal: self.journal.map(|when| JournalDescription::of("journal".into(), when)),
         };
         let idle = CoreDescription {

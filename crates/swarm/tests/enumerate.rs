@@ -21,6 +21,6 @@ fn write_back_survives_every_cut_of_three_operations() {
 #[test]
 fn the_other_modes_survive_every_cut_of_two_operations() {
     for mode in Mode::ALL.into_iter().filter(|mode| *mode != Mode::WriteBack) {
-        exhaust(mode, 2, if mode.makes_dirt() { 128 } else { 110 });
+        exhaust(mode, 2, if mode.is_write_back() { 128 } else { 110 });
     }
 }

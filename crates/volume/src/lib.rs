@@ -15,34 +15,36 @@
 
 #![forbid(unsafe_code)]
 
-mod acts;
 mod assembly;
+mod background;
 mod change;
 pub mod description;
+mod jobs;
 mod notes;
 mod serving;
-mod upkeep;
 mod volume;
 mod watch;
 
-pub use acts::{ActKind, ActStatus};
 pub use assembly::cores::StripesDiffer;
 pub use assembly::create::{CreateError, CreateOptions, Destroyed};
-pub use assembly::mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError, Mended, bytes_on_copies};
+pub use assembly::mirror::{
+    CACHE_COPIES, CacheDevice, MakeMirrorError, RepairedDevice, bytes_on_copies,
+};
 pub use assembly::open::{
     Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
 };
 pub use assembly::ownership::{
     ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, Watching,
 };
+pub use background::{BackgroundRate, BackgroundRateError, BackgroundStatus, Work};
 pub use change::core_change::{CoreChangeError, NewCore};
 pub use change::exchange::{
     CallerError, ExchangeError, Keep, Keeping, NewDevice, Reopening, Replacement,
 };
-pub use change::growth::{GrowBy, LeavingCopy};
 pub use change::journal::NewJournal;
 pub use change::lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use change::members::{ChangeMembersError, NewMember, ReturningMember};
+pub use change::reshape::{GrowBy, LeavingCopy};
 pub use change::tier::TierError;
 pub use description::class_setting::ClassSetting;
 pub use description::cutoff::SeqCutoff;
@@ -58,11 +60,11 @@ pub use description::{
 };
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
+pub use jobs::{JobKind, JobStatus};
 pub use notes::Note;
-pub use serving::door::{CoreCounts, CoreDevice};
+pub use serving::endpoint::{CoreCounts, CoreDevice};
 pub use serving::metadata::{CoreFileSystem, FoundFileSystem};
 pub use serving::readahead::ReadaheadStats;
-pub use upkeep::{Pace, PaceError, UpkeepStatus, Work};
 pub use volume::kept::DescriptionKeeper;
 pub use volume::{BusyError, CleanAllError, ScrubCacheError, SetError, StopError, Volume};
 pub use watch::alerts::{Alert, AlertKind, Risk};

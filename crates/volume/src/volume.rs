@@ -1,33 +1,33 @@
 //! The assembled volume.
 
-mod acts;
 mod create;
+pub(crate) mod flushed_positions;
+mod jobs;
 pub(crate) mod kept;
 mod notes;
 pub(crate) mod open;
-pub(crate) mod promises;
 pub(crate) mod self_check;
-mod vouch;
+mod verify_contents;
 
-use crate::acts::Begun;
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
 use crate::assembly::ownership::Ownership;
 use crate::assembly::slicing::Slicing;
 use crate::description::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::description::{CacheDescription, Description, DescriptionError};
+use crate::jobs::Begun;
 use crate::notes::Note;
-use crate::serving::door::CoreDevice;
-use crate::serving::front::{Front, Held};
+use crate::serving::dispatcher::{Held, RequestDispatcher};
+use crate::serving::endpoint::CoreDevice;
 use crate::serving::metadata::Recogniser;
+use crate::volume::flushed_positions::Broken;
 use crate::volume::kept::Kept;
-use crate::volume::promises::Broken;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,
     Submission,
 };
-use headpond_cache::{CleanError, Hurry, ModeError, ScrubError, ScrubReport, Slice};
+use headpond_cache::{CleanError, FullRateFlush, ModeError, ScrubError, ScrubReport, Slice};
 use headpond_raid::OwnerStopped;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -42,7 +42,7 @@ pub struct Volume {
     pub(crate) cached: Rc<RefCell<Option<Rc<Cached>>>>,
     /// In memory, in front of the cache.
     pub(crate) tier: Rc<RefCell<Option<Rc<Cached>>>>,
-    pub(crate) front: Rc<Front>,
+    pub(crate) dispatcher: Rc<RequestDispatcher>,
     /// Settings and devices are changed one at a time,
     changing: Busy,
     /// Flushes of all that is dirty, for commands that change nothing.
@@ -148,10 +148,10 @@ impl Volume {
         };
         let name = DeviceName::new(description.name.as_str());
         let geometry = lasting(parts[0].geometry(), cores.first());
-        let front = Rc::new(Front::new(name, geometry, slicing, parts));
+        let dispatcher = Rc::new(RequestDispatcher::new(name, geometry, slicing, parts));
         if let (Some(cached), Some(cache)) = (&cached, &description.cache) {
-            front.read_ahead_into(&cached.slices);
-            front.set(&cache.settings);
+            dispatcher.read_ahead_into(&cached.slices);
+            dispatcher.set(&cache.settings);
         }
         let runtime = cores.runtime.clone();
         let description = Rc::new(RefCell::new(description.clone()));
@@ -166,7 +166,7 @@ impl Volume {
             cores,
             cached,
             tier,
-            front,
+            dispatcher,
             changing,
             flushing,
             is_stopped: Cell::new(false),
@@ -177,9 +177,9 @@ impl Volume {
             broken: Rc::default(),
             notes,
         };
-        volume.open_doors();
-        volume.vouch();
-        volume.begin_upkeep();
+        volume.open_endpoints();
+        volume.verify_contents();
+        volume.begin_background();
         volume
     }
 
@@ -188,19 +188,19 @@ impl Volume {
     }
 
     /// Work on the arrays begins, and the description follows it.
-    pub(crate) fn begin_upkeep(&self) {
+    pub(crate) fn begin_background(&self) {
         self.follow_exchanges();
-        self.follow_growth();
+        self.follow_reshape();
         let cores = self.cores();
         for ((core, _), (_, described)) in cores.iter().zip(self.description.borrow().cores()) {
-            core.upkeep.set_pace(described.upkeep);
+            core.background.set_background_rate(described.background);
         }
-        cores.begin_upkeep();
+        cores.begin_background();
     }
 
     /// Lets requests come in by the cores that there are.
-    fn open_doors(&self) {
-        self.front.open_doors(self.cores().iter());
+    fn open_endpoints(&self) {
+        self.dispatcher.open_endpoints(self.cores().iter());
     }
 
     /// Puts other cores below, where there is no cache that knows the old ones by their addresses.
@@ -212,17 +212,18 @@ impl Volume {
         held.reslice(Slicing::new(slices, cores.places.unit_bytes()));
         self.cores.replace(Rc::new(cores));
         self.lead(held);
-        self.open_doors();
-        self.vouch();
+        self.open_endpoints();
+        self.verify_contents();
     }
 
     /// A further core as a device of its own; `None` where there is none of this name.
     pub fn core_device(&self, name: &str) -> Option<Rc<CoreDevice>> {
         let cores = self.cores();
         let (core, _) = cores.iter().skip(1).find(|(core, _)| core.name == name)?;
-        let (front, door) = (Rc::clone(&self.front), self.front.door(core.id)?);
+        let (dispatcher, endpoint) =
+            (Rc::clone(&self.dispatcher), self.dispatcher.endpoint(core.id)?);
         let name = self.description.borrow().array_name(name);
-        Some(Rc::new(CoreDevice::new(front, door, name)))
+        Some(Rc::new(CoreDevice::new(dispatcher, endpoint, name)))
     }
 
     /// What requests come to where there is no tier, one device for each slice.
@@ -237,7 +238,7 @@ impl Volume {
     pub(crate) fn below_tiers(&self) -> Vec<Rc<dyn BlockDevice>> {
         match self.cached() {
             Some(cached) => cached.parts(),
-            None => self.cores().grounds(self.description.borrow().slices),
+            None => self.cores().backings(self.description.borrow().slices),
         }
     }
 
@@ -248,11 +249,11 @@ impl Volume {
         held.replace(tier.as_ref().map_or_else(|| self.below(), |tier| tier.parts()));
         match tier.or_else(|| self.cached()) {
             Some(first) => {
-                self.front.read_ahead_into(&first.slices);
-                self.front.set(&self.description.borrow().cache_settings());
+                self.dispatcher.read_ahead_into(&first.slices);
+                self.dispatcher.set(&self.description.borrow().cache_settings());
                 self.recognise_beside();
             }
-            None => self.front.lead_past(),
+            None => self.dispatcher.lead_past(),
         }
     }
 
@@ -263,14 +264,14 @@ impl Volume {
 
     /// Has metadata recognised from now on, where a rule asks for it.
     pub(crate) async fn recognise(&self) {
-        for recogniser in self.front.recognise(&self.runtime) {
+        for recogniser in self.dispatcher.recognise(&self.runtime) {
             recogniser.look().await;
         }
     }
 
     /// The same, without waiting for it.
     pub(crate) fn recognise_beside(&self) {
-        self.front.recognise(&self.runtime).iter().for_each(Recogniser::look_now);
+        self.dispatcher.recognise(&self.runtime).iter().for_each(Recogniser::look_now);
     }
 
     pub(crate) fn cached(&self) -> Option<Rc<Cached>> {
@@ -328,7 +329,7 @@ impl Volume {
             cached.configure(config);
         }
         if !plans.is_empty() {
-            self.front.set(&description.cache_settings());
+            self.dispatcher.set(&description.cache_settings());
             self.recognise_beside();
         }
         self.cores().configure(&description.array);
@@ -382,9 +383,9 @@ impl Volume {
 
     /// Until the answer is dropped, what commands want cleaned is cleaned as fast as it can be,
     /// whatever that costs readers.
-    pub fn hurry(&self) -> Vec<Hurry> {
+    pub fn flush_at_full_rate(&self) -> Vec<FullRateFlush> {
         self.caches()
-            .flat_map(|it| it.slices.iter().map(Slice::hurry).collect::<Vec<_>>())
+            .flat_map(|it| it.slices.iter().map(Slice::flush_at_full_rate).collect::<Vec<_>>())
             .collect()
     }
 
@@ -411,7 +412,7 @@ impl Volume {
     pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
         let _flush = self.flushing.begin();
         let dirty_bytes = self.caches().map(|cached| cached.dirty_bytes()).sum();
-        let _act = self.begin_cleaning();
+        let _job = self.begin_cleaning();
         for cached in self.caches() {
             cached.clean_all().await?;
         }
@@ -428,7 +429,7 @@ impl Volume {
         if cached.mirror.as_ref().is_some_and(|mirror| mirror.is_catching_up()) {
             return Err(ScrubCacheError::CatchingUp { volume: self.description().name });
         }
-        let _act = self.begin_scrubbing();
+        let _job = self.begin_scrubbing();
         Ok(cached.scrub().await?)
     }
 
@@ -455,9 +456,9 @@ impl Volume {
     }
 
     async fn stop_unchanged(&self) -> Result<(), StopError> {
-        self.cores().stop_upkeep().await;
+        self.cores().stop_background().await;
         // It reads through the slices, which do not wait for reads when they end.
-        let _rest = self.front.rest().await;
+        let _rest = self.dispatcher.rest().await;
         for cached in self.caches() {
             if cached.is_memory() {
                 let cleaned = cached.clean_all().await;
@@ -496,14 +497,14 @@ pub(crate) fn lasting(below: &Geometry, core: &Core) -> Geometry {
 
 impl BlockDevice for Volume {
     fn name(&self) -> &DeviceName {
-        self.front.name()
+        self.dispatcher.name()
     }
 
     fn geometry(&self) -> &Geometry {
-        self.front.geometry()
+        self.dispatcher.geometry()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
-        self.front.submit(request)
+        self.dispatcher.submit(request)
     }
 }

@@ -61,7 +61,7 @@ impl Condition {
         spare: Option<Rc<dyn BlockDevice>>,
     ) -> Result<(), ChangeMembersError> {
         let rests = matches!(self, Self::Uninitialised | Self::Degraded);
-        volume.pause_upkeep(None, rests)?;
+        volume.pause_background(None, rests)?;
         if let Some(device) = spare {
             let (word, uuid) = (SPARE.to_owned(), Uuid::from_u128(0x5fa7e));
             let occupied = Occupied::Overwrite;

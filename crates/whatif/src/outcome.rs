@@ -9,7 +9,7 @@ use headpond_block::Instant;
 use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
 use headpond_cache::SliceStats;
 use headpond_raid::PlanCounts;
-use headpond_volume::{ActKind, ActStatus, Volume};
+use headpond_volume::{JobKind, JobStatus, Volume};
 use serde::{Deserialize, Serialize};
 
 /// One experiment.
@@ -135,7 +135,7 @@ pub(crate) struct Baseline {
     pub from: Instant,
     pub slices: Vec<SliceStats>,
     pub plans: PlanCounts,
-    pub rebuild: Option<ActStatus>,
+    pub rebuild: Option<JobStatus>,
     /// Of which something was dirty, where that is asked for.
     pub dirty_stripes: u64,
     /// What the drives held took so long to write, likewise.
@@ -147,7 +147,7 @@ impl Baseline {
     pub(crate) fn take(machine: &Machine, from: Instant) -> Self {
         machine.reset_probes();
         let stats = machine.volume.stats();
-        let rebuild = Rebuilt::act(&machine.volume);
+        let rebuild = Rebuilt::job(&machine.volume);
         Self {
             from,
             slices: stats.slices,
@@ -161,16 +161,16 @@ impl Baseline {
 
 impl Rebuilt {
     /// Between two looks at it that lie so far apart.
-    pub(crate) fn between(before: &ActStatus, after: &ActStatus, seconds: f64) -> Self {
+    pub(crate) fn between(before: &JobStatus, after: &JobStatus, seconds: f64) -> Self {
         let rate = (after.done_bytes - before.done_bytes) as f64 / seconds;
         let hours = after.total_bytes as f64 / rate.max(1.0) / 3600.0;
         Self { mb_per_s: rate / 1e6, hours }
     }
 
     /// The rebuild of a volume, while it is under way.
-    pub(crate) fn act(volume: &Volume) -> Option<ActStatus> {
-        let mut acts = volume.status().acts.into_iter();
-        acts.find(|act| matches!(act.act, ActKind::Rebuild | ActKind::StandIn))
+    pub(crate) fn job(volume: &Volume) -> Option<JobStatus> {
+        let mut jobs = volume.status().jobs.into_iter();
+        jobs.find(|job| matches!(job.job, JobKind::Rebuild | JobKind::StandIn))
     }
 }
 

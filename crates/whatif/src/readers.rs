@@ -36,7 +36,7 @@ enum Cleaner {
     /// A command that wants everything clean.
     Flush,
     /// The same in a hurry.
-    HurriedFlush,
+    FullRateFlush,
     Detach,
 }
 
@@ -118,8 +118,8 @@ impl Scene {
                 // It is still under way when the scene ends.
                 let _ = scene.machine.volume.clean_all().await;
             })),
-            Cleaner::HurriedFlush => drop(self.runtime.spawn(async move {
-                let _hurry = scene.machine.volume.hurry();
+            Cleaner::FullRateFlush => drop(self.runtime.spawn(async move {
+                let _at_full_rate = scene.machine.volume.flush_at_full_rate();
                 let _ = scene.machine.volume.clean_all().await;
             })),
             Cleaner::Detach => drop(self.runtime.spawn(async move {
@@ -179,8 +179,8 @@ fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_or_a_tenth_of_a
 #[test]
 fn readers_keep_nearly_two_thirds_of_their_rate_beside_a_command_that_flushes() {
     let load = Load::Depth(8);
-    let [quiet, flush, hurried, detach] =
-        [Cleaner::Quiet, Cleaner::Flush, Cleaner::HurriedFlush, Cleaner::Detach].map(|cleaner| {
+    let [quiet, flush, at_full_rate, detach] =
+        [Cleaner::Quiet, Cleaner::Flush, Cleaner::FullRateFlush, Cleaner::Detach].map(|cleaner| {
             let seen = look(SIX_DISKS, cleaner, load);
             println!("{load:?}, {cleaner:?}: {seen}");
             seen
@@ -190,8 +190,8 @@ fn readers_keep_nearly_two_thirds_of_their_rate_beside_a_command_that_flushes() 
         assert!(share(paced) > 0.6, "{paced}; quiet: {quiet}");
         assert!(paced.cleaned_per_s > 10.0, "{paced}");
     }
-    assert!(share(&hurried) < 0.5 * share(&flush), "it takes what it can: {hurried}");
-    assert!(hurried.cleaned_per_s > 1.5 * flush.cleaned_per_s, "{hurried}; {flush}");
+    assert!(share(&at_full_rate) < 0.5 * share(&flush), "it takes what it can: {at_full_rate}");
+    assert!(at_full_rate.cleaned_per_s > 1.5 * flush.cleaned_per_s, "{at_full_rate}; {flush}");
 }
 
 /// Writes a second at 100 % dirty.

@@ -290,7 +290,7 @@ impl<'a> Course<'a> {
             let device = DeviceShare::of(&[device.snapshot()], seconds);
             CacheShare::of(&baseline.slices, &stats.slices, device, seconds)
         });
-        let rebuild = baseline.rebuild.as_ref().zip(Rebuilt::act(&machine.volume));
+        let rebuild = baseline.rebuild.as_ref().zip(Rebuilt::job(&machine.volume));
         let mut outcome = Outcome {
             name: self.experiment.stack.name.clone(),
             size_bytes: machine.volume.geometry().size_bytes,

@@ -7,7 +7,8 @@ use headpond_raid::{Level, Spread, Striping};
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, CoreDescription, Description, Pace, Size,
+    ArraySettings, BackgroundRate, CacheDescription, CacheSettings, CoreDescription, Description,
+    Size,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -269,7 +270,7 @@ impl Stack {
             spares: Vec::new(),
             declustered: self.core.declustered,
             striping: Striping::Plain,
-            upkeep: Pace::default(),
+            background: BackgroundRate::default(),
             journal: None,
         };
         let uuid = Uuid::from_u128(0x5eed);

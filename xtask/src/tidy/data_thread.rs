@@ -95,7 +95,9 @@ impl Finder<'_> {
         let place = format!("{}:{line}", self.path);
         self.offences.push(Offence::new(
             place,
-            format!("{call} on the thread that serves requests: it may wait, so do it `aside`"),
+            format!(
+                "{call} on the thread that serves requests: it may wait, so do it by `run_blocking`"
+            ),
         ));
     }
 }
@@ -147,7 +149,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 
 fn is_aside(call: &syn::ExprCall) -> bool {
     let syn::Expr::Path(function) = &*call.func else { return false };
-    function.path.segments.last().is_some_and(|name| name.ident == "aside")
+    function.path.segments.last().is_some_and(|name| name.ident == "run_blocking")
 }
 
 /// `thread::Builder::new()...spawn(..)`, and not that of the runtime.
@@ -190,8 +192,8 @@ mod tests {
     fn what_is_done_on_another_thread_may_wait_there() {
         for text in [
             "use std::fs::File;",
-            "async fn f() { aside(move || File::open(p)).await; }",
-            "async fn f() { let look = move || vet(&spec, consent); aside(look).await; }",
+            "async fn f() { run_blocking(move || File::open(p)).await; }",
+            "async fn f() { let look = move || vet(&spec, consent); run_blocking(look).await; }",
             "fn f() { std::thread::Builder::new().name(n).spawn(move || file.sync_all())?; }",
             "async fn f() { runtime.sleep(d).await; }",
         ] {

@@ -94,7 +94,7 @@ impl Cache for Bcache {
             _ => within(script, "sequential_cutoff", cutoff.threshold.bytes(), SEQUENTIAL_CUTOFF),
         };
         echo(script, "sequential_cutoff", &bytes.to_string());
-        if wanted.mode().makes_dirt() {
+        if wanted.mode().is_write_back() {
             writeback(wanted, script);
         }
         let (reads, writes) = match wanted.cache.bypass {

@@ -73,7 +73,7 @@ impl Cache for Casadm {
             "casadm --add-core --cache-id \"$CACHE_ID\" --core-device \"$CORE_DEVICE\" --core-id 1",
         );
         seq_cutoff(wanted, script);
-        if wanted.mode().makes_dirt() {
+        if wanted.mode().is_write_back() {
             cleaning(wanted, script);
         }
         promotion(wanted, script);

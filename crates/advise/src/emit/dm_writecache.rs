@@ -30,7 +30,7 @@ impl Cache for DmWritecache {
     }
 
     fn refusal(&self, wanted: &Wanted) -> Option<String> {
-        let is_read_cache = !wanted.mode().makes_dirt();
+        let is_read_cache = !wanted.mode().is_write_back();
         is_read_cache.then(|| {
             "this is a read cache, and dm-writecache holds nothing but what was written".to_owned()
         })
@@ -38,7 +38,7 @@ impl Cache for DmWritecache {
 
     fn fit(&self, setting: &Named, wanted: &Wanted) -> Option<Fit> {
         match setting.key.as_str() {
-            _ if !wanted.mode().makes_dirt() => Fit::not("nothing is set up"),
+            _ if !wanted.mode().is_write_back() => Fit::not("nothing is set up"),
             "line" if wanted.line.bytes() == BLOCK_BYTES => Fit::same("as the block size"),
             "line" => Fit::not("its blocks are no longer than a page"),
             _ => fit(setting, wanted),

@@ -19,9 +19,9 @@ const OF_ARRAY: [&str; 7] = [
     "strip",
     "merge-wait-us",
     "merge-max",
-    "member-patience-ms",
-    "member-deadline-ms",
-    "member-late-max",
+    "member-read-timeout-ms",
+    "member-timeout-ms",
+    "member-timeouts-max",
     "client-memory",
 ];
 
@@ -53,7 +53,7 @@ pub(super) fn of(cache: &dyn Cache, setting: &Named, wanted: &Wanted) -> Fit {
     if !wanted.has_cache && !is_of_array(setting) {
         return Fit::As("there is no cache, and nothing to set".to_owned());
     }
-    if is_of_cleaning(setting) && !wanted.mode().makes_dirt() {
+    if is_of_cleaning(setting) && !wanted.mode().is_write_back() {
         return Fit::As("nothing is dirty in this mode, and nothing has to be cleaned".to_owned());
     }
     let special = cache.fit(setting, wanted);

@@ -71,7 +71,7 @@ fn cache(wanted: &Wanted, script: &mut Script) -> String {
         script.has_cache_device(wanted);
         format!("\"$CACHE_DEVICE\" --cache-size {bytes}")
     };
-    let force = match wanted.is_lost_on_power && wanted.mode().makes_dirt() {
+    let force = match wanted.is_lost_on_power && wanted.mode().is_write_back() {
         true => " --force",
         false => "",
     };
@@ -103,7 +103,7 @@ fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
         attach.extend(words(&of_cache).into_iter().map(|word| format!(" --set {word}")));
         script.run(attach);
     }
-    if wanted.is_lost_on_power && wanted.mode().makes_dirt() && wanted.has_cache {
+    if wanted.is_lost_on_power && wanted.mode().is_write_back() && wanted.has_cache {
         script.note("A cache in memory takes this mode where it was attached with --force.");
     }
     if !set.is_empty() {

@@ -71,7 +71,7 @@ fn writecache(wanted: &Wanted) -> String {
 }
 
 fn dm_cache(wanted: &Wanted, script: &mut Script) -> String {
-    let mode = if wanted.mode().makes_dirt() { "writeback" } else { "writethrough" };
+    let mode = if wanted.mode().is_write_back() { "writeback" } else { "writethrough" };
     let chunk = chunk_bytes(wanted);
     if chunk > wanted.line.bytes() {
         script.note(&format!(

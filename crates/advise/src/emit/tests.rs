@@ -65,8 +65,12 @@ fn each_mode_has_its_name_in_each_cache_or_the_nearest() {
         let headpond = format!("--set mode={} --set cleaning=stripe", mode.name());
         has(&emitted(&settings, Target::Headpond), &[&headpond]);
         let writecache = emitted(&settings, Target::DmWritecache);
-        assert_eq!(writecache.contains("writecache s $CORE_DEVICE"), mode.makes_dirt(), "{mode:?}");
-        assert_eq!(writecache.contains("this is a read cache"), !mode.makes_dirt(), "{mode:?}");
+        assert_eq!(
+            writecache.contains("writecache s $CORE_DEVICE"),
+            mode.is_write_back(),
+            "{mode:?}"
+        );
+        assert_eq!(writecache.contains("this is a read cache"), !mode.is_write_back(), "{mode:?}");
     }
 }
 

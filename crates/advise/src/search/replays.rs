@@ -65,7 +65,7 @@ impl Replays<'_> {
         let cleaning = cache.map(|cache| (cache.settings.mode, cache.settings.cleaning.policy));
         let warm_up = match cleaning {
             _ if *twist == Twist::Longer => WarmUp::Filling,
-            Some((mode, CleaningPolicy::Nop | CleaningPolicy::Alru)) if mode.makes_dirt() => {
+            Some((mode, CleaningPolicy::Nop | CleaningPolicy::Alru)) if mode.is_write_back() => {
                 WarmUp::Filling
             }
             _ => WarmUp::Usual,

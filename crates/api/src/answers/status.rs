@@ -3,8 +3,8 @@
 use headpond_block::memory::MemoryState;
 use headpond_raid::{ArrayState, ArrayStatus, Level};
 use headpond_volume::{
-    ActStatus, Alert, CacheSettings, CacheStatus, CoreDescription, CoreFileSystem, CoreStatus,
-    Description, FIRST_CORE, Loading, OwnerStatus, UpkeepStatus, VolumeStatus,
+    Alert, BackgroundStatus, CacheSettings, CacheStatus, CoreDescription, CoreFileSystem,
+    CoreStatus, Description, FIRST_CORE, JobStatus, Loading, OwnerStatus, VolumeStatus,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct Status {
     /// What else the operator should know.
     pub warnings: Vec<String>,
     /// What goes on that takes long, and how far it is.
-    pub acts: Vec<ActStatus>,
+    pub jobs: Vec<JobStatus>,
     /// Addresses that clients connect to.
     pub exports: Vec<String>,
     pub clients: Vec<ClientStatus>,
@@ -85,7 +85,7 @@ pub struct CoreAnswer {
     /// How it is, with its members.
     pub array: Option<ArrayStatus>,
     /// The background work on it.
-    pub upkeep: Option<UpkeepStatus>,
+    pub background: Option<BackgroundStatus>,
     /// How a power cut in the middle of a write is made good, where there is parity.
     pub write_hole: Option<String>,
 }
@@ -164,7 +164,7 @@ impl Status {
             memory: None,
             alerts: Vec::new(),
             warnings: Vec::new(),
-            acts: Vec::new(),
+            jobs: Vec::new(),
             exports: Vec::new(),
             clients: Vec::new(),
             server: None,
@@ -194,7 +194,7 @@ impl Status {
             memory: Some(volume.memory),
             alerts: volume.alerts,
             warnings: volume.warnings,
-            acts: volume.acts,
+            jobs: volume.jobs,
             ..described
         }
     }
@@ -243,17 +243,17 @@ impl CoreAnswer {
             devices: core.members.clone(),
             size_bytes: None,
             array: None,
-            upkeep: None,
+            background: None,
             write_hole: None,
         }
     }
 
     fn serving(self, live: Option<CoreStatus>) -> Self {
-        let Some(CoreStatus { size_bytes, array, upkeep, write_hole, .. }) = live else {
+        let Some(CoreStatus { size_bytes, array, background, write_hole, .. }) = live else {
             return self;
         };
-        let (size_bytes, array, upkeep) = (Some(size_bytes), Some(array), Some(upkeep));
-        Self { size_bytes, array, upkeep, write_hole, ..self }
+        let (size_bytes, array, background) = (Some(size_bytes), Some(array), Some(background));
+        Self { size_bytes, array, background, write_hole, ..self }
     }
 }
 

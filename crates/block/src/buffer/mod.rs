@@ -38,7 +38,7 @@ pub const ALIGNMENT_BYTES: usize = 4096;
 const PAST_CACHE_BYTES_MIN: usize = 512;
 
 /// As much as comes from memory in the time that a read hit takes besides.
-const FORESEEN_BYTES: usize = 1 << 10;
+const PREFETCHED_BYTES: usize = 1 << 10;
 
 /// A handle to contiguous memory that only this program writes to (decision 0042). Clones and
 /// slices share it, on their thread.
@@ -109,8 +109,8 @@ impl Buffer {
     /// The bytes will be read soon: brings the first ones near, while the processor goes on with
     /// something else. Once they are read, it fetches those behind them by itself.
     #[inline]
-    pub fn foresee(&self) {
-        let first = (0..self.len.min(FORESEEN_BYTES)).step_by(LINE_BYTES);
+    pub fn prefetch(&self) {
+        let first = (0..self.len.min(PREFETCHED_BYTES)).step_by(LINE_BYTES);
         first.for_each(|at| prefetch(self.start.wrapping_add(at)));
     }
 

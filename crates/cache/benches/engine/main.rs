@@ -144,7 +144,7 @@ async fn measure(runtime: &Runtime, ram: &Rc<RamDevice>, arena: &Buffer, row: Ro
             bench = Bench::new(runtime, ram, row, round).await;
             row.prepare(&bench, requests).await;
         }
-        bench.check_dirt(row);
+        bench.check_dirty_data(row);
         samples.limit.push(copies(arena, row, round));
         samples.ours.push(timed(requests, row.carry_out(&bench, requests, round)).await);
     }

@@ -308,7 +308,7 @@ impl Bench {
     }
 
     /// Whether as good as everything that may be dirty is, where that is to be cleaned.
-    pub fn check_dirt(&self, row: Row) {
+    pub fn check_dirty_data(&self, row: Row) {
         let stats = self.slice.stats();
         let is_full = stats.dirty_bytes * 10 >= stats.dirty_bytes_max * 9;
         let (dirty, most) = (stats.dirty_bytes, stats.dirty_bytes_max);

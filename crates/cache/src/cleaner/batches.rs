@@ -95,8 +95,8 @@ impl Engine {
         if !is_due || self.log.borrow().replayed.is_empty() || is_ending() {
             return None;
         }
-        let owes = |version: &Version| version.marks.contains(Marks::REPLAYED);
-        let batch = self.take_batch(|log| &mut log.replayed, owes)?;
+        let has_pending = |version: &Version| version.marks.contains(Marks::REPLAYED);
+        let batch = self.take_batch(|log| &mut log.replayed, has_pending)?;
         self.cleaning.settling.set(self.cleaning.settling.get() + 1);
         Some((Task::Settle, batch))
     }

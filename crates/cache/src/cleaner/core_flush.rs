@@ -184,10 +184,10 @@ impl Engine {
     /// Notes that the core has what has been carried on, after its next flush: the one on its way
     /// looks for the originals. Where doubts have come up since there were so many, nobody knows
     /// what the core has of it.
-    pub(crate) fn remember_copies(&self, formed: &Formed, doubts: u64) {
+    pub(crate) fn remember_copies(&self, formed: &Formed, suspect_parity: u64) {
         let mut log = self.log.borrow_mut();
         let copies = log.written_in(formed);
-        if self.cleaning.doubts.get() == doubts {
+        if self.cleaning.suspect_parity.get() == suspect_parity {
             copies.iter().for_each(|copy| self.remember_written(&log, copy.block, copy.slot));
             return;
         }
@@ -303,7 +303,7 @@ impl Engine {
         self.heed_failures();
         let covered = self.written.borrow_mut().begin_flush();
         let (changes, past) = (self.core_changes.made.get(), self.past_changes.made.get());
-        let doubts = self.cleaning.doubts.get();
+        let suspect_parity = self.cleaning.suspect_parity.get();
         let count = |outcome: &Outcome| self.count_core_flush(outcome);
         let begun = self.runtime.now();
         let outcome = self.core_flushes.flush(&*self.core, count).await;
@@ -313,7 +313,7 @@ impl Engine {
             Ok(()) => {
                 self.core_changes.cover(changes);
                 self.past_changes.cover(past);
-                self.make_clean(covered, doubts);
+                self.make_clean(covered, suspect_parity);
             }
             Err(_) => self.heed_failures(),
         }
@@ -364,12 +364,12 @@ impl Engine {
     }
 
     /// What a flush has covered is clean, unless the core is about to have something else of it.
-    fn make_clean(&self, flush: u64, doubts: u64) {
+    fn make_clean(&self, flush: u64, suspect_parity: u64) {
         let covered = self.written.borrow_mut().end_flush(flush);
         let mut log = self.log.borrow_mut();
         // One that came into doubt meanwhile may have been written a second time since, which only
         // the next flush covers; and which one it was is not kept.
-        let is_sure = self.cleaning.doubts.get() == doubts;
+        let is_sure = self.cleaning.suspect_parity.get() == suspect_parity;
         let is_scattered = log.is_scattered();
         for row in &covered {
             if !is_sure {
@@ -405,12 +405,12 @@ impl Engine {
         if !self.past_changes.are_flushed() {
             self.past_loss.replace(Some(error.clone()));
         }
-        self.doubt();
+        self.mark_suspect();
         self.cleaning.policy.borrow_mut().failed();
         let mut log = self.log.borrow_mut();
         log.epoch_failed();
-        let in_doubt = self.written.borrow_mut().take_all();
-        for row in in_doubt {
+        let is_uncertain = self.written.borrow_mut().take_all();
+        for row in is_uncertain {
             for (block, slot) in row.blocks() {
                 if is_still_written(&log, block, slot, row.first) {
                     make_dirty(&mut log, slot);
@@ -428,12 +428,12 @@ impl Engine {
         *noted += 1;
         blocks.insert(block, *noted);
         if blocks.len() as u64 > SWEEP_FROM + 2 * log.dirty_now() {
-            blocks.retain(|block, _| is_owed(log, *block));
+            blocks.retain(|block, _| is_pending(log, *block));
         }
     }
 
-    fn doubt(&self) {
-        self.cleaning.doubts.set(self.cleaning.doubts.get() + 1);
+    fn mark_suspect(&self) {
+        self.cleaning.suspect_parity.set(self.cleaning.suspect_parity.get() + 1);
     }
 
     /// Has the core take, and flush, what only it would have after a cut.
@@ -462,7 +462,7 @@ impl Engine {
     fn unrecorded_until(&self, noted: u64) -> Vec<CoreBlock> {
         let log = self.log.borrow();
         let mut unrecorded = self.cleaning.unrecorded.borrow_mut();
-        unrecorded.blocks.retain(|block, _| is_owed(&log, *block));
+        unrecorded.blocks.retain(|block, _| is_pending(&log, *block));
         let blocks = unrecorded.blocks.iter().filter(|(_, at)| **at <= noted);
         blocks.map(|(block, _)| *block).collect()
     }
@@ -481,7 +481,7 @@ impl Engine {
             written.extend(version.filter(|version| version.state == State::Written));
         });
         if !written.is_empty() {
-            self.doubt();
+            self.mark_suspect();
         }
         for version in written {
             make_dirty(&mut log, version.slot);
@@ -503,7 +503,7 @@ fn make_clean(log: &mut Log, row: &Written) {
 }
 
 /// Whether the core lacks what is current of a block, or has not flushed it.
-fn is_owed(log: &Log, block: CoreBlock) -> bool {
+fn is_pending(log: &Log, block: CoreBlock) -> bool {
     let version = log.map.published(block);
     version.is_some_and(|version| matches!(version.state, State::Dirty | State::Written))
 }

@@ -41,7 +41,7 @@ impl Engine {
     /// Whether the mode makes no dirty data, and there is some.
     fn may_drain(&self) -> bool {
         let log = self.log.borrow();
-        !self.mode().makes_dirt() && log.dirty_now() + log.map.counts().written > 0
+        !self.mode().is_write_back() && log.dirty_now() + log.map.counts().written > 0
     }
 
     /// Whether nothing waits for the cleaner, or is on its way to the core.

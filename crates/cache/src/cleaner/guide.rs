@@ -18,7 +18,7 @@ impl Engine {
     /// Whether nothing may go past the log, so that the core stays a consistent past.
     pub(crate) fn keeps_order(&self) -> bool {
         self.config.borrow().cleaning.policy == CleaningPolicy::Ordered
-            && self.mode().makes_dirt()
+            && self.mode().is_write_back()
             && !self.cache_is_volatile()
     }
 
@@ -81,7 +81,7 @@ impl Engine {
             let log = self.log.borrow();
             self.cleaning.policy.borrow_mut().speed(&self.load(&log))
         };
-        let look = self.cleaning.courtesy.borrow().ask_again(self.runtime.now());
+        let look = self.cleaning.concurrency_limit.borrow().ask_again(self.runtime.now());
         let Some(at) = speed.ask_again.into_iter().chain(look).min() else { return };
         if self.cleaning.alarm.get().is_some_and(|set| set <= at) {
             return;
@@ -145,7 +145,7 @@ impl Engine {
     /// Somebody asked for everything to be cleaned, or the mode makes no dirty data, so what there
     /// is should go, whatever the policy: there will be no more for it to keep.
     fn must_drain(&self) -> bool {
-        self.cleaning.drainers.get() > 0 || !self.mode().makes_dirt()
+        self.cleaning.drainers.get() > 0 || !self.mode().is_write_back()
     }
 
     /// The blocks of the next write that the policy wants.

@@ -16,7 +16,7 @@ impl Engine {
 
     fn note_reader(&self) -> ClientRead {
         let now = self.runtime.now();
-        self.cleaning.courtesy.borrow_mut().read_begins(now);
+        self.cleaning.concurrency_limit.borrow_mut().read_begins(now);
         let under_way = self.cleaning.under_way.borrow();
         let is_alone = under_way.count() == 0
             && self.written.borrow().is_empty()
@@ -29,10 +29,11 @@ impl Engine {
             let under_way = self.cleaning.under_way.borrow();
             Beside { begun: under_way.next(), writes: under_way.count() }
         };
-        let (now, mut courtesy) = (self.runtime.now(), self.cleaning.courtesy.borrow_mut());
-        let was_looking = courtesy.ask_again(now).is_some();
-        courtesy.read_ends(read, now, beside);
-        if was_looking && courtesy.ask_again(now).is_none() {
+        let (now, mut concurrency_limit) =
+            (self.runtime.now(), self.cleaning.concurrency_limit.borrow_mut());
+        let was_looking = concurrency_limit.ask_again(now).is_some();
+        concurrency_limit.read_ends(read, now, beside);
+        if was_looking && concurrency_limit.ask_again(now).is_none() {
             self.cleaning_wanted.notify_all();
         }
     }
@@ -40,11 +41,15 @@ impl Engine {
     /// Core writes that readers leave room for. There is no such limit while somebody is in a hurry
     /// to have everything cleaned, or writes wait for room.
     pub(super) fn room_beside_readers(&self, log: &Log) -> Option<u32> {
-        let is_urgent = self.cleaning.hurried.get() > 0 || self.has_waiters();
-        let dirt = match is_urgent {
+        let is_urgent = self.cleaning.at_full_rate.get() > 0 || self.has_waiters();
+        let dirty_data = match is_urgent {
             true => (1, 1),
             false => (log.dirty_pressure(), log.dirty_max()),
         };
-        self.cleaning.courtesy.borrow_mut().of(self.runtime.now(), self.depth(), dirt)
+        self.cleaning.concurrency_limit.borrow_mut().of(
+            self.runtime.now(),
+            self.depth(),
+            dirty_data,
+        )
     }
 }

@@ -10,7 +10,7 @@
 //! to copy.
 
 use super::batches::Task;
-use crate::cleaning::{Age, Dirt, Walk};
+use crate::cleaning::{Age, DirtyData, Walk};
 use crate::engine::Engine;
 use crate::line_map::Version;
 use crate::types::CoreBlock;

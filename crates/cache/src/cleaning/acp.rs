@@ -7,7 +7,7 @@
 //! chunk is next, how many lines make a round and how long the pause is are the same.
 
 use super::config::AcpConfig;
-use super::policy::{Choice, Dirt, Load, Policy, Speed};
+use super::policy::{Choice, DirtyData, Load, Policy, Speed};
 use super::rounds::{Rounds, round};
 use crate::types::{BlockRun, CoreBlock};
 use std::time::Duration;
@@ -29,21 +29,26 @@ impl Acp {
     }
 
     /// The next blocks of the chunk that was begun, or of the dirtiest one.
-    fn next_blocks(&mut self, dirt: &mut dyn Dirt) -> Vec<CoreBlock> {
+    fn next_blocks(&mut self, dirty_data: &mut dyn DirtyData) -> Vec<CoreBlock> {
         let most = self.config.flush_max_buffers as usize;
         if let Some(rest) = self.rest.take() {
-            let blocks = self.take(rest, most, dirt);
+            let blocks = self.take(rest, most, dirty_data);
             if !blocks.is_empty() {
                 return blocks;
             }
         }
-        let Some(chunk) = dirt.dirtiest() else { return Vec::new() };
-        let run = dirt.run_of(chunk);
-        self.take(run, most, dirt)
+        let Some(chunk) = dirty_data.dirtiest() else { return Vec::new() };
+        let run = dirty_data.run_of(chunk);
+        self.take(run, most, dirty_data)
     }
 
-    fn take(&mut self, run: BlockRun, most: usize, dirt: &mut dyn Dirt) -> Vec<CoreBlock> {
-        let blocks = dirt.dirty_in(run, most);
+    fn take(
+        &mut self,
+        run: BlockRun,
+        most: usize,
+        dirty_data: &mut dyn DirtyData,
+    ) -> Vec<CoreBlock> {
+        let blocks = dirty_data.dirty_in(run, most);
         if blocks.len() == most
             && let Some(last) = blocks.last()
         {
@@ -60,11 +65,11 @@ impl Policy for Acp {
         self.rounds.speed(load, self.pause())
     }
 
-    fn choose(&mut self, load: &Load, dirt: &mut dyn Dirt) -> Choice {
+    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice {
         if !self.rounds.may_begin(load) || !self.rounds.is_due(load) {
             return Choice::Nothing;
         }
-        let choice = round(self.next_blocks(dirt));
+        let choice = round(self.next_blocks(dirty_data));
         if choice == Choice::Nothing {
             self.rounds.pause(load, self.pause());
         }

@@ -17,7 +17,7 @@
 //! what has stayed dirty for all that time).
 
 use super::config::AlruConfig;
-use super::policy::{Age, Choice, Dirt, Load, Policy, Speed, Walk};
+use super::policy::{Age, Choice, DirtyData, Load, Policy, Speed, Walk};
 use super::rounds::{Rounds, round};
 use headpond_block::Instant;
 use std::collections::VecDeque;
@@ -129,14 +129,14 @@ impl Policy for Alru {
         speed
     }
 
-    fn choose(&mut self, load: &Load, dirt: &mut dyn Dirt) -> Choice {
+    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice {
         let may_begin = self.rounds.may_begin(load) && self.rounds.is_due(load);
         if !may_begin || self.is_active(load) {
             return Choice::Nothing;
         }
         let until = self.stale_until(load);
         let most = self.config.flush_max_buffers as usize;
-        let blocks = dirt.oldest(&mut self.walked, until, Walk::of(most));
+        let blocks = dirty_data.oldest(&mut self.walked, until, Walk::of(most));
         if blocks.is_empty() {
             let is_through = self.walked >= until;
             let pause = if is_through { self.wake_up().max(self.grain()) } else { SOON };

@@ -12,8 +12,8 @@
 mod acp;
 mod alru;
 mod chunks;
+mod concurrency_limit;
 mod config;
-mod courtesy;
 mod depth;
 mod nop;
 mod ordered;
@@ -29,12 +29,12 @@ mod throttle;
 mod twins;
 
 pub(crate) use chunks::Chunks;
+pub(crate) use concurrency_limit::{Beside, ClientRead, ConcurrencyLimit};
 pub use config::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, ParameterError, StripeConfig,
 };
-pub(crate) use courtesy::{Beside, ClientRead, Courtesy};
 pub(crate) use depth::Depth;
-pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy, Walk};
+pub(crate) use policy::{Age, Choice, Chunk, DirtyData, Load, Policy, Walk};
 pub use presets::{CleaningPreset, UnknownPreset};
 pub(crate) use throttle::Throttle;
 

@@ -1,6 +1,6 @@
 //! `nop`: nothing is cleaned unasked, as long as the mode makes dirty data.
 
-use super::policy::{Choice, Dirt, Load, Policy, Speed};
+use super::policy::{Choice, DirtyData, Load, Policy, Speed};
 
 pub(crate) struct Nop;
 
@@ -9,7 +9,7 @@ impl Policy for Nop {
         Speed::default()
     }
 
-    fn choose(&mut self, _load: &Load, _dirt: &mut dyn Dirt) -> Choice {
+    fn choose(&mut self, _load: &Load, _dirty_data: &mut dyn DirtyData) -> Choice {
         Choice::Nothing
     }
 }

@@ -10,7 +10,7 @@
 //! them, are ours.
 
 use super::config::CleaningConfig;
-use super::policy::{Choice, Dirt, Load, Policy, Speed};
+use super::policy::{Choice, DirtyData, Load, Policy, Speed};
 use super::stripe::Stripe;
 
 pub(crate) struct Ordered(Stripe);
@@ -26,7 +26,7 @@ impl Policy for Ordered {
         self.0.speed(load)
     }
 
-    fn choose(&mut self, _load: &Load, _dirt: &mut dyn Dirt) -> Choice {
+    fn choose(&mut self, _load: &Load, _dirty_data: &mut dyn DirtyData) -> Choice {
         Choice::InOrder
     }
 

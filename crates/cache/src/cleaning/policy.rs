@@ -79,7 +79,7 @@ impl Walk {
 pub(crate) struct Chunk(pub u32);
 
 /// The dirty blocks, in the orders in which policies want them.
-pub(crate) trait Dirt {
+pub(crate) trait DirtyData {
     /// Up to so many blocks that were last written before `until`, the oldest first, from `from`
     /// on, which moves with them.
     fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock>;
@@ -99,7 +99,7 @@ pub(crate) trait Policy {
     fn speed(&mut self, load: &Load) -> Speed;
 
     /// What comes next; asked while fewer writes are under way than [`Policy::speed`] allows.
-    fn choose(&mut self, load: &Load, dirt: &mut dyn Dirt) -> Choice;
+    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice;
 
     /// Something that was chosen is dirty still, or again.
     fn failed(&mut self) {}

@@ -14,7 +14,7 @@
 
 use super::config::{CleaningConfig, StripeConfig};
 use super::pi::Controller;
-use super::policy::{Age, Choice, Dirt, Load, Policy, Speed, Walk};
+use super::policy::{Age, Choice, DirtyData, Load, Policy, Speed, Walk};
 use super::rounds::round;
 use headpond_block::Instant;
 use std::time::Duration;
@@ -84,11 +84,11 @@ impl Policy for Stripe {
         Speed { in_flight_max: paced.max(idle), ask_again }
     }
 
-    fn choose(&mut self, load: &Load, dirt: &mut dyn Dirt) -> Choice {
+    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice {
         if load.is_rotational || load.blocks_per_write >= SCATTERED_BELOW {
             return Choice::Sweep;
         }
-        let blocks = dirt.oldest(&mut self.walked, load.head, ROUND);
+        let blocks = dirty_data.oldest(&mut self.walked, load.head, ROUND);
         match blocks.is_empty() {
             // The next are far off, on their way to the log, or dirty again behind that place.
             true => Choice::Sweep,
@@ -139,7 +139,7 @@ mod tests {
     /// Blocks that were written in descending order.
     struct Written(Vec<CoreBlock>);
 
-    impl Dirt for Written {
+    impl DirtyData for Written {
         fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock> {
             let first = from.slot as usize;
             let end = (until.slot as usize).min(first + most.blocks);

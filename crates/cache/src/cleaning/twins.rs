@@ -1,7 +1,7 @@
 //! Policies beside naive ones that do the same with lists and without thrift.
 
 use super::config::{AcpConfig, AlruConfig};
-use super::policy::{Age, Choice, Chunk, Dirt, Load, Policy, Walk};
+use super::policy::{Age, Choice, Chunk, DirtyData, Load, Policy, Walk};
 use super::{Chunks, acp::Acp, alru::Alru};
 use crate::types::{BlockRun, CoreBlock, Sequence};
 use headpond_block::Instant;
@@ -49,7 +49,7 @@ impl Fake {
     }
 }
 
-impl Dirt for Fake {
+impl DirtyData for Fake {
     fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock> {
         let mut blocks = Vec::new();
         for (place, (block, is_dirty)) in self.places.iter().enumerate() {

@@ -116,7 +116,7 @@ impl Ghosts {
     /// Brings near what will be looked at when it is asked for a line, or the line is remembered:
     /// its bucket, and what lies behind that.
     #[inline]
-    pub fn foresee(&self, line: CoreLine) {
+    pub fn prefetch(&self, line: CoreLine) {
         let bucket: *const Bucket = self.bucket(self.split(line).0);
         prefetch(bucket);
         prefetch(bucket.wrapping_add(1));
@@ -226,7 +226,7 @@ mod tests {
             let mut twin = VecDeque::new();
             for (low, shift) in steps {
                 let line = CoreLine((low << shift) % core_lines);
-                ghosts.foresee(line);
+                ghosts.prefetch(line);
                 prop_assert_eq!(ghosts.contains(line), twin.contains(&line));
                 ghosts.insert(line);
                 twin.push_front(line);

@@ -210,7 +210,7 @@ pub trait Residents {
 
     /// A line will be asked about soon: what has to be looked at for it may be brought near, a
     /// step each time that this is called.
-    fn foresee(&self, _line: CoreLine, _step: u32) {}
+    fn prefetch(&self, _line: CoreLine, _step: u32) {}
 }
 
 /// What a policy wants to know of hits.
@@ -260,7 +260,7 @@ pub trait Policy {
     fn hit(&mut self, _line: CoreLine) {}
 
     /// A line will be taken in soon: what has to be looked at for it may be brought near.
-    fn foresee(&self, _line: CoreLine) {}
+    fn prefetch(&self, _line: CoreLine) {}
 
     /// The mapping of a line has ended, and its mark with it.
     fn remove(&mut self, _line: CoreLine) {}

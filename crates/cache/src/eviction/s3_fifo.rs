@@ -68,7 +68,7 @@ impl S3Fifo {
             }
             if at_end_of_small(heat) == Heat::NONE {
                 self.ghosts.insert(line);
-                return self.foresee_next(group, residents);
+                return self.prefetch_next(group, residents);
             }
             self.lanes.push(&mut self.queues[group.index()].main, line);
             if residents.held(group).main > main_max {
@@ -79,14 +79,14 @@ impl S3Fifo {
 
     /// Whoever is next in the small queue will be asked about when it is its turn, and the one
     /// behind it later.
-    fn foresee_next(&self, group: Group, residents: &dyn Residents) {
+    fn prefetch_next(&self, group: Group, residents: &dyn Residents) {
         let queue = &self.queues[group.index()].small;
         if let Some(next) = self.lanes.ahead(queue, 0) {
-            residents.foresee(next, 1);
-            self.ghosts.foresee(next);
+            residents.prefetch(next, 1);
+            self.ghosts.prefetch(next);
         }
         if let Some(later) = self.lanes.ahead(queue, 1) {
-            residents.foresee(later, 0);
+            residents.prefetch(later, 0);
         }
     }
 
@@ -194,8 +194,8 @@ impl Policy for S3Fifo {
         }
     }
 
-    fn foresee(&self, line: CoreLine) {
-        self.ghosts.foresee(line);
+    fn prefetch(&self, line: CoreLine) {
+        self.ghosts.prefetch(line);
     }
 
     fn memory(&self) -> PolicyMemory {

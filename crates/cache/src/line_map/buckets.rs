@@ -120,7 +120,7 @@ impl Buckets {
 
     /// Brings a head near.
     #[inline]
-    pub fn foresee(&self, bucket: usize) {
+    pub fn prefetch(&self, bucket: usize) {
         prefetch(&self.heads[bucket]);
     }
 

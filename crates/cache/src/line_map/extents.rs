@@ -23,7 +23,7 @@ mod side_by_side;
 
 use super::buckets::Buckets;
 use super::records::Records;
-use super::span::{LIE_MASK, Span, UNITS, lie_in};
+use super::span::{PLACEMENT_MASK, Span, UNITS, are_within};
 use super::version::Tag;
 use crate::eviction::Heat;
 use crate::types::{CoreLine, number_bits};
@@ -47,7 +47,7 @@ const OFFSET_SHIFT: u32 = 8;
 const BLOCK_BITS_MAX: u32 = 40;
 
 /// How many extents ahead it is looked for where one is found.
-const EXTENTS_FORESEEN: u32 = 8;
+const EXTENTS_PREFETCHED: u32 = 8;
 
 /// Where an extent of the pool starts: the others tell by their number.
 #[derive(Clone, Copy)]
@@ -172,19 +172,19 @@ impl Extents {
     /// A block will be looked for soon: brings the head of its bucket near, and one step later the
     /// first extent there.
     #[inline]
-    pub fn foresee(&self, block: u64, step: u32) {
+    pub fn prefetch(&self, block: u64, step: u32) {
         match step {
-            0 => self.buckets.foresee(self.bucket(block)),
-            _ => self.extents.foresee(self.first(block)),
+            0 => self.buckets.prefetch(self.bucket(block)),
+            _ => self.extents.prefetch(self.first(block)),
         }
     }
 
     /// Extents are looked for in their order, and it is the turn of this one.
     #[inline]
-    pub fn foresee_behind(&self, at: u32) {
-        let ahead = at + EXTENTS_FORESEEN;
+    pub fn prefetch_behind(&self, at: u32) {
+        let ahead = at + EXTENTS_PREFETCHED;
         if (ahead as usize) < self.extents.len() {
-            self.foresee(self.block(ahead), 0);
+            self.prefetch(self.block(ahead), 0);
         }
     }
 
@@ -202,7 +202,7 @@ impl Extents {
     #[inline]
     pub fn span(&self, at: u32) -> Span {
         let word = self.extents.word(at);
-        let (block, (unit, step)) = (word >> self.block_shift, lie_in(word));
+        let (block, (unit, step)) = (word >> self.block_shift, are_within(word));
         Span { block, place: self.start(at, word), len: self.len_in(word), unit, step }
     }
 
@@ -229,7 +229,7 @@ impl Extents {
         if index >= u64::from(self.len_in(word)) {
             return None;
         }
-        let (unit, step) = lie_in(word);
+        let (unit, step) = are_within(word);
         Some((self.start(at, word) + index as u32, unit + step * index as u8))
     }
 
@@ -408,7 +408,7 @@ impl Extents {
         let len = more.end_place() - span.place;
         assert!(span.block % self.line_blocks() + u64::from(len) <= self.line_blocks());
         assert!(u64::from(span.unit) + u64::from(step) < UNITS);
-        let mask = (self.line_blocks() - 1) << self.len_shift() | LIE_MASK;
+        let mask = (self.line_blocks() - 1) << self.len_shift() | PLACEMENT_MASK;
         let word = self.extents.word(at) & !mask;
         self.extents.set_word(at, word | u64::from(len - 1) << self.len_shift() | span.lie());
         self.set_tags(more.place..more.end_place(), tag);
@@ -500,7 +500,7 @@ impl Extents {
 
     #[inline]
     pub fn is_linked(&self, at: u32) -> bool {
-        self.extents.word(at) & LIE_MASK != 0
+        self.extents.word(at) & PLACEMENT_MASK != 0
     }
 
     #[inline]

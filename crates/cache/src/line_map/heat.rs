@@ -338,7 +338,7 @@ impl LineMap {
         if self.extents.is_by_block() {
             return at;
         }
-        self.extents.foresee_behind(at);
+        self.extents.prefetch_behind(at);
         let line = self.extents.line_of(self.extents.block(at));
         let newest = self.extents.of_line(line).find(|at| self.published_of(*at).is_some());
         newest.unwrap_or(at)
@@ -489,8 +489,8 @@ impl Residents for LineMap {
         self.held_by(group)
     }
 
-    fn foresee(&self, line: CoreLine, step: u32) {
-        self.extents.foresee(line.0 * self.extents.line_blocks(), step);
+    fn prefetch(&self, line: CoreLine, step: u32) {
+        self.extents.prefetch(line.0 * self.extents.line_blocks(), step);
     }
 }
 

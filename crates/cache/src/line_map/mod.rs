@@ -268,7 +268,7 @@ impl LineMap {
     /// there are any, count again.
     pub fn remove(&mut self, slot: SlotIndex, count: u32) {
         self.each_extent(slot, count, |map, at, span, places| {
-            map.extents.foresee_behind(at);
+            map.extents.prefetch_behind(at);
             let heat = map.heat_by(at);
             map.release_places(places, heat);
             if map.is_done(at, span) {
@@ -388,8 +388,8 @@ impl LineMap {
             assert_eq!(newest.block, version.block, "found is what was asked for");
             if version.marks.contains(Marks::REPLAYED) {
                 let debtor = self.published(version.block).filter(|it| it.state == State::Dirty);
-                let owes = debtor.is_some_and(|it| it.marks.contains(Marks::REPLAYED));
-                assert!(owes, "parity is owed for what readers get");
+                let has_pending = debtor.is_some_and(|it| it.marks.contains(Marks::REPLAYED));
+                assert!(has_pending, "parity is owed for what readers get");
             }
         }
         assert_eq!(counts, self.counts, "the map counts its versions");

@@ -119,7 +119,7 @@ impl Records {
 
     /// One will be looked at soon, where there is such a one.
     #[inline]
-    pub fn foresee(&self, at: u32) {
+    pub fn prefetch(&self, at: u32) {
         prefetch(self.bytes.as_ptr().wrapping_add(self.offset(at)));
     }
 

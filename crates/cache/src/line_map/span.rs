@@ -6,7 +6,7 @@ use super::extents::{EXTENT_BLOCKS_MAX, NONE};
 use crate::types::{BlockRun, SlotIndex};
 
 /// The bits that say how an extent lies; zero where there is none.
-pub(super) const LIE_MASK: u64 = 15;
+pub(super) const PLACEMENT_MASK: u64 = 15;
 /// Above the units of blocks that all have one, those of blocks that each have one more than the
 /// last: the last unit of a place is nobody's first.
 pub(super) const UNITS: u64 = 8;
@@ -60,8 +60,8 @@ impl Span {
 
 /// Unit and step of an extent that is linked.
 #[inline]
-pub(super) fn lie_in(word: u64) -> (u8, u8) {
-    let lie = (word & LIE_MASK) as u8 - 1;
+pub(super) fn are_within(word: u64) -> (u8, u8) {
+    let lie = (word & PLACEMENT_MASK) as u8 - 1;
     (lie % UNITS as u8, lie / UNITS as u8)
 }
 

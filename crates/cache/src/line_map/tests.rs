@@ -241,16 +241,16 @@ impl Twin {
         let (gap, unit) = (gap + u32::from(has_short && self.unit == 0), self.unit);
         let slot = self.take(gap + run.count as u32) + gap;
         let target = if is_dirty { State::Dirty } else { State::Clean };
-        let mut owes = false;
+        let mut has_pending = false;
         self.map.each_newest(run, |_, older| {
-            owes |= older.is_some_and(|older| older.marks.contains(Marks::REPLAYED));
+            has_pending |= older.is_some_and(|older| older.marks.contains(Marks::REPLAYED));
         });
         for (place, block) in (slot..).zip(run.blocks()) {
             self.versions.entry(block.0).or_default().push((place, false));
             self.units[place as usize] = unit;
         }
         self.on_the_way.push((slot, run));
-        if !owes {
+        if !has_pending {
             return pending_at(&mut self.map, slot, unit, run, target);
         }
         for (place, block) in (slot..).zip(run.blocks()) {
@@ -318,8 +318,8 @@ impl Twin {
         let shift = (count % 4).min(block).min(first.slot.0.into());
         let (block, start) = (block - shift, first.slot.0 - shift as u32);
         let places = start..(start + count as u32).min(all.end);
-        let owes = |place| self.map.marks(SlotIndex(place)).contains(Marks::REPLAYED);
-        if places.clone().any(owes) {
+        let has_pending = |place| self.map.marks(SlotIndex(place)).contains(Marks::REPLAYED);
+        if places.clone().any(has_pending) {
             return;
         }
         let states = |map: &LineMap| -> Vec<State> {
@@ -342,11 +342,11 @@ impl Twin {
             Step::Settle(block) => {
                 let before = self.map.counts().replayed;
                 let published = self.map.published(CoreBlock(block));
-                let owed = published.is_some_and(|it| {
+                let pending = published.is_some_and(|it| {
                     it.state == State::Dirty && it.marks.contains(Marks::REPLAYED)
                 });
                 self.map.unmark_replayed(CoreBlock(block));
-                assert_eq!(self.map.counts().replayed, before - u64::from(owed));
+                assert_eq!(self.map.counts().replayed, before - u64::from(pending));
             }
             Step::RemoveBlock(block) => {
                 let there = self.versions.remove(&block).is_some_and(|v| !v.is_empty());

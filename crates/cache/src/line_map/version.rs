@@ -190,7 +190,7 @@ impl Tag {
 
     /// One version of a block at most: those on their way to the log do not count yet.
     #[inline]
-    fn owes_parity(self) -> bool {
+    fn needs_parity(self) -> bool {
         self.0 & CODE == DIRTY && self.marks().contains(Marks::REPLAYED)
     }
 }
@@ -215,7 +215,7 @@ impl Counts {
     #[inline]
     pub(super) fn add(&mut self, tag: Tag) {
         *self.of(tag) += 1;
-        self.replayed += u64::from(tag.owes_parity());
+        self.replayed += u64::from(tag.needs_parity());
     }
 
     pub(super) fn subtract_all(&mut self, other: &Counts) {
@@ -230,7 +230,7 @@ impl Counts {
     #[inline]
     pub(super) fn add_many(&mut self, tag: Tag, count: u64) {
         *self.of(tag) += count;
-        self.replayed += if tag.owes_parity() { count } else { 0 };
+        self.replayed += if tag.needs_parity() { count } else { 0 };
     }
 
     #[inline]
@@ -241,7 +241,7 @@ impl Counts {
     #[inline]
     pub(super) fn subtract_many(&mut self, tag: Tag, count: u64) {
         *self.of(tag) -= count;
-        self.replayed -= if tag.owes_parity() { count } else { 0 };
+        self.replayed -= if tag.needs_parity() { count } else { 0 };
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The dirty blocks as policies see them: by age, which is the order of the log, and by region.
 
 use super::Log;
-use crate::cleaning::{Age, Chunk, Chunks, Dirt, Walk};
+use crate::cleaning::{Age, Chunk, Chunks, DirtyData, Walk};
 use crate::line_map::{Marks, State, Version};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
 
@@ -62,7 +62,7 @@ impl Log {
     }
 }
 
-impl Dirt for Log {
+impl DirtyData for Log {
     fn oldest(&mut self, from: &mut Age, until: Age, most: Walk) -> Vec<CoreBlock> {
         let (mut segment, mut slot) = self.begin_of_walk(*from);
         let (mut blocks, mut left) = (Vec::new(), most.slots);

@@ -259,10 +259,10 @@ impl Log {
 
     /// The lines of these will be resident when their record has been written.
     #[inline]
-    pub(super) fn foresee_residents(&self, intakes: &[Intake]) {
+    pub(super) fn prefetch_residents(&self, intakes: &[Intake]) {
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
             let lines = self.map.lines_of(intake.run).map(|piece| self.map.line_of(piece.first));
-            lines.for_each(|line| self.eviction.policy.foresee(line));
+            lines.for_each(|line| self.eviction.policy.prefetch(line));
         }
     }
 

@@ -16,7 +16,7 @@
 //! **Not here**: I/O, and how fast (`cleaning/ordered`).
 
 use super::Log;
-use crate::cleaning::{Age, Dirt, Walk};
+use crate::cleaning::{Age, DirtyData, Walk};
 use crate::line_map::{Marks, State, Version};
 use crate::stats::OrderStats;
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
@@ -368,7 +368,7 @@ impl Log {
     }
 
     /// Whether a segment holds something that has to go to the core in its order.
-    pub fn owes_in_order(&self, segment: SegmentIndex) -> bool {
+    pub fn has_pending_in_order(&self, segment: SegmentIndex) -> bool {
         if self.epochs.is_none() {
             return false;
         }

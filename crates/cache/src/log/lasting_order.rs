@@ -205,8 +205,8 @@ impl Log {
         let is_older = self.age_of(slot) < self.age_of(newest.slot);
         let is_possible = self.is_behind_head(slot, unit) && self.map.state(slot) == State::Free;
         // With it the parity is recomputed as well.
-        let owes_parity = newest.marks.contains(Marks::REPLAYED);
-        let marks = if owes_parity { Marks::REPLAYED } else { Marks::NONE } | Marks::INDEXED;
+        let needs_parity = newest.marks.contains(Marks::REPLAYED);
+        let marks = if needs_parity { Marks::REPLAYED } else { Marks::NONE } | Marks::INDEXED;
         let (state, target) = (State::Dirty, State::Dirty);
         let version = Version { slot, block, state, target, unit, marks };
         (is_possible && is_older).then_some(version)

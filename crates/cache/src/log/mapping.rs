@@ -51,7 +51,7 @@ impl Log {
     ) {
         let (run, is_indexed) = (intake.run, intake.purpose.is_for_cleaner());
         if is_indexed {
-            self.count_new_dirt(run);
+            self.count_new_dirty(run);
         }
         let indexed = if is_indexed { Marks::INDEXED } else { Marks::NONE };
         let marks = self.origin(intake) | indexed;
@@ -106,8 +106,8 @@ impl Log {
 
     /// Notes for the cleaner that a version with these marks is dirty.
     pub fn index(&mut self, block: CoreBlock, marks: Marks) {
-        let owes_parity = marks.contains(Marks::REPLAYED);
-        let index = if owes_parity { &mut self.replayed } else { &mut self.dirty };
+        let needs_parity = marks.contains(Marks::REPLAYED);
+        let index = if needs_parity { &mut self.replayed } else { &mut self.dirty };
         index.push(block);
         if let Some(chunks) = &mut self.chunks {
             chunks.add(block);
@@ -115,7 +115,7 @@ impl Log {
     }
 
     /// Counts, where that is wanted, those of a run that were not dirty before.
-    fn count_new_dirt(&mut self, run: BlockRun) {
+    fn count_new_dirty(&mut self, run: BlockRun) {
         let Some(chunks) = &mut self.chunks else { return };
         self.map.each_newest(run, |block, older| {
             let was_counted = older.is_some_and(|older| {
@@ -131,7 +131,7 @@ impl Log {
     /// cache hands on.
     fn origin(&self, intake: &Intake) -> Marks {
         let is_written = matches!(intake.purpose, Purpose::WriteBack | Purpose::WriteThrough);
-        let is_given = is_written && intake.guard.is_none() && !self.is_second_hand;
+        let is_given = is_written && intake.guard.is_none() && !self.is_from_another_cache;
         if is_given { Marks::GIVEN } else { Marks::NONE }
     }
 }

@@ -68,7 +68,7 @@ impl Log {
     /// Somebody found no room of this kind: from now on the clock gives it out.
     pub fn engage_throttle(&mut self, refusal: Refusal, now: Instant) {
         match refusal {
-            Refusal::FullOfDirty => self.throttle.engage(now),
+            Refusal::DirtyLimit => self.throttle.engage(now),
             Refusal::Scattered => self.pool_throttle.engage(now),
             Refusal::NoSpace | Refusal::Spoiled => {}
         }
@@ -76,9 +76,9 @@ impl Log {
 
     /// When somebody may be let in who is not now, where it is only a matter of time.
     pub fn throttle_wait(&self) -> Option<Duration> {
-        let dirt = self.throttle.wait(self.dirty_room());
+        let dirty_data = self.throttle.wait(self.dirty_room());
         let extents = self.pool_throttle.wait(self.pool_room());
-        dirt.into_iter().chain(extents).min()
+        dirty_data.into_iter().chain(extents).min()
     }
 
     /// Whether so many blocks more may become dirty, once the core has flushed what it has.

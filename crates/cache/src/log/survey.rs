@@ -113,11 +113,11 @@ impl Log {
         if self.map.counts().replayed == 0 {
             return Vec::new();
         }
-        let owes_parity = |block: &CoreBlock| {
+        let needs_parity = |block: &CoreBlock| {
             let version = self.map.published(*block);
             version.is_some_and(|version| version.marks.contains(Marks::REPLAYED))
         };
-        self.mapped_in(run).into_iter().filter(owes_parity).collect()
+        self.mapped_in(run).into_iter().filter(needs_parity).collect()
     }
 
     /// All blocks whose parity is not to be trusted, in no order.

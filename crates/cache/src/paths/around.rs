@@ -106,7 +106,7 @@ impl Engine {
         let is_short = log.dirty_now() * 100 > log.dirty_max() * DIRTY_PERCENT_MAX;
         let survey = log.survey(run);
         let may = request.range.is_aligned(BLOCK_BYTES)
-            && self.mode().makes_dirt()
+            && self.mode().is_write_back()
             && !self.keeps_order()
             && !is_short
             && survey.unsafe_at_core == 0

@@ -75,12 +75,12 @@ impl Engine {
     /// Zeros count as one write, whatever they are cut into.
     pub(crate) async fn write_zeroes(self: &Rc<Self>, request: Request) -> Outcome {
         let is_small = request.range.len() <= ZEROES_AS_DATA_BYTES_MAX;
-        if self.mode().makes_dirt() && (is_small || self.keeps_order()) {
+        if self.mode().is_write_back() && (is_small || self.keeps_order()) {
             let data = zeroes_as_data(&request, request.range);
             let begun = self.latencies.begin(None);
             return self.write_slowly(&data, begun, None).await;
         }
-        let reason = match self.mode().makes_dirt() {
+        let reason = match self.mode().is_write_back() {
             true => BypassReason::TooLarge,
             false => self.reason_of_mode(),
         };

@@ -7,7 +7,7 @@
 //! What the cache has lost is treated as dirty: only a whole block that the core has ends it. A
 //! discard ends neither, as the core may keep what it has.
 
-use crate::engine::{Engine, Entombed};
+use crate::engine::{Engine, TombstoneOutcome};
 use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::{DeviceError, Outcome, Request, RequestKind, defect};
@@ -17,8 +17,8 @@ use std::rc::Rc;
 enum Step {
     Write,
     /// The core has what they hold.
-    Entomb(Vec<CoreBlock>),
-    WriteThenEntomb(Vec<CoreBlock>),
+    WriteTombstones(Vec<CoreBlock>),
+    WriteThenTombstone(Vec<CoreBlock>),
     CleanFirst(Vec<CoreBlock>),
 }
 
@@ -43,12 +43,14 @@ impl Engine {
             match self.next_step(&request, run).await? {
                 Step::Write => return self.write_past(request).await,
                 Step::CleanFirst(blocks) => self.clean_locked(&blocks).await?,
-                Step::Entomb(blocks) => {
-                    if let Entombed::Failed(error) = self.entomb(&blocks, false).await {
+                Step::WriteTombstones(blocks) => {
+                    if let TombstoneOutcome::Failed(error) =
+                        self.write_tombstones(&blocks, false).await
+                    {
                         return Err(error);
                     }
                 }
-                Step::WriteThenEntomb(blocks) => {
+                Step::WriteThenTombstone(blocks) => {
                     // Ends this halfway, the core may have something else than they hold.
                     self.distrust_written(run);
                     let failures = self.core_flushes.failures();
@@ -57,9 +59,9 @@ impl Engine {
                         self.flush_core().await?;
                         self.core_flushes.failed_since(failures)?;
                     }
-                    return match self.entomb(&blocks, true).await {
-                        Entombed::Failed(error) => Err(error),
-                        Entombed::Done | Entombed::Spoiled => Ok(()),
+                    return match self.write_tombstones(&blocks, true).await {
+                        TombstoneOutcome::Failed(error) => Err(error),
+                        TombstoneOutcome::Done | TombstoneOutcome::Spoiled => Ok(()),
                     };
                 }
             }
@@ -91,9 +93,9 @@ impl Engine {
             self.settle().await;
         }
         self.settle_ends(run).await?;
-        let owed = self.owed_in(run);
-        if !owed.is_empty() {
-            return Ok(Step::Entomb(owed));
+        let pending = self.pending_in(run);
+        if !pending.is_empty() {
+            return Ok(Step::WriteTombstones(pending));
         }
         let log = self.log.borrow();
         let blocks = log.known_in(run);
@@ -115,8 +117,8 @@ impl Engine {
             others.retain(|block| !log.is_lacking(*block));
         }
         Ok(match (clean.is_empty(), others.is_empty()) {
-            (false, _) => Step::Entomb(clean),
-            (true, false) => Step::WriteThenEntomb(others),
+            (false, _) => Step::WriteTombstones(clean),
+            (true, false) => Step::WriteThenTombstone(others),
             (true, true) => Step::Write,
         })
     }

@@ -442,7 +442,7 @@ impl Engine {
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
         drop(self.runtime.spawn(async move {
             let _busy = busy;
-            engine.entomb(&[block], false).await
+            engine.write_tombstones(&[block], false).await
         }));
     }
 }

@@ -131,7 +131,7 @@ impl Engine {
             true => Buffer::payload_free(len),
             false => Buffer::zeroed(len),
         });
-        self.log.borrow_mut().counters.ahead_blocks += run.count;
+        self.log.borrow_mut().counters.readahead_blocks += run.count;
         let read = Request::read(run.range().start(), target.clone());
         if self.read_core(CoreRead::Ahead, class, read).await.is_err() || self.is_closed.get() {
             return;

@@ -54,7 +54,7 @@ impl Engine {
         let within = request.range.start() % BLOCK_BYTES;
         let range = log.layout.block_at(found.slot, found.unit);
         let lent = self.cache.lend(ByteRange::at(range.start() + within, request.range.len()))?;
-        lent.foresee();
+        lent.prefetch();
         log.refer_to_row(&found, run.count, id_of(request));
         log.count_read(request, run.count, run.count);
         log.counters.traffic.cache.lent += request.range.len();

@@ -66,7 +66,7 @@ impl Engine {
     /// Whether the request is one record of its own, with nothing to wait for in front of it.
     fn may_write_at_once(&self, request: &Request) -> bool {
         request.range.is_aligned(BLOCK_BYTES)
-            && self.mode().makes_dirt()
+            && self.mode().is_write_back()
             && self.is_open_to(request)
             && self.queue.len() == 0
             && self.may_start_record()
@@ -243,7 +243,7 @@ impl Engine {
         if sends_past(mode, survey, run) {
             bypassed.set(Some(self.reason_of_mode()));
         }
-        let is_both = !mode.makes_dirt() || request.is_fua() && self.cache_is_volatile();
+        let is_both = !mode.is_write_back() || request.is_fua() && self.cache_is_volatile();
         let outcome = match bypassed.get() {
             // Boxed, where it is not the only way: each write would be as large as all of them.
             Some(_) => Box::pin(self.change_core(request.clone())).await,
@@ -257,7 +257,7 @@ impl Engine {
     fn may_divide(&self, request: &Request, survey: Survey, run: BlockRun) -> bool {
         let mode = self.mode();
         request.range.is_aligned(BLOCK_BYTES)
-            && mode.makes_dirt()
+            && mode.is_write_back()
             && !sends_past(mode, survey, run)
             && !(request.is_fua() && self.cache_is_volatile())
     }
@@ -316,7 +316,7 @@ impl Engine {
                 self.note_dirty();
                 return Ok(());
             }
-            Verdict::FullOfDirty | Verdict::Scattered if self.keeps_order() => {
+            Verdict::DirtyLimit | Verdict::Scattered if self.keeps_order() => {
                 return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
             verdict => bypassed.set(Some(verdict.reason())),

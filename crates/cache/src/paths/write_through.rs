@@ -4,7 +4,7 @@
 //! So who wants everything at the core waits for those that are under way.
 
 use crate::append::{Verdict, Wanted};
-use crate::engine::{Engine, Entombed};
+use crate::engine::{Engine, TombstoneOutcome};
 use crate::fill::FillGuard;
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, Purpose, id_of};
@@ -229,7 +229,7 @@ impl Engine {
         let is_clean = |block: &CoreBlock| self.log.borrow().is_settled(*block);
         let (clean, others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_clean);
         self.distrust_written(run);
-        self.end_mappings(&self.owed_in(run), false).await?;
+        self.end_mappings(&self.pending_in(run), false).await?;
         self.end_mappings(&clean, false).await?;
         outcome?;
         self.flush_core().await?;
@@ -239,9 +239,9 @@ impl Engine {
 
     /// Who has written a block meanwhile keeps it.
     async fn end_mappings(self: &Rc<Self>, blocks: &[CoreBlock], over_dirty: bool) -> Outcome {
-        match self.entomb(blocks, over_dirty).await {
-            Entombed::Failed(error) => Err(error),
-            Entombed::Done | Entombed::Spoiled => Ok(()),
+        match self.write_tombstones(blocks, over_dirty).await {
+            TombstoneOutcome::Failed(error) => Err(error),
+            TombstoneOutcome::Done | TombstoneOutcome::Spoiled => Ok(()),
         }
     }
 }

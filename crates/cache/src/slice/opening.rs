@@ -11,7 +11,7 @@ use crate::append::Queue;
 use crate::cleaner::{CoreChanges, Progress};
 use crate::cleaning::CleaningPolicy;
 use crate::config::SliceConfig;
-use crate::engine::{CoreWrites, Endings, Engine};
+use crate::engine::{CoreWrites, Engine, PendingTombstones};
 use crate::error::OpenError;
 use crate::fit::{Expected, check_fit};
 use crate::format::superblock::Superblock;
@@ -133,7 +133,7 @@ impl<'a> LoadedSlice<'a> {
             records: RefCell::default(),
             ahead: Ahead::default(),
             core_writes: CoreWrites::default(),
-            endings: Endings::default(),
+            pending_tombstones: PendingTombstones::default(),
             throughs: Attempts::default(),
             written: RefCell::default(),
             heeded: Cell::new(core_flushes.failures()),

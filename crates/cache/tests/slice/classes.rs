@@ -115,7 +115,7 @@ fn shares_hold_under_mixed_load_and_the_pinned_class_keeps_its_blocks() {
             let most = resident_max(&slice);
             // In write-back, what is written when a share is dirty goes past, and ends what was
             // there; and scattered blocks use up the map of long lines.
-            let is_exact = !mode.makes_dirt() && line == 4096;
+            let is_exact = !mode.is_write_back() && line == 4096;
             for (class, percent) in [(1, 10), (2, 30)].into_iter().filter(|_| is_exact) {
                 let (held, share) = (usage(&slice, class).resident_blocks, most * percent / 100);
                 assert!(held + SLACK >= share, "{eviction:?}: class {class} has {held} of {share}");

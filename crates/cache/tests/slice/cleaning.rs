@@ -280,7 +280,7 @@ fn writes_that_find_no_room_have_the_oldest_cleaned_though_the_policy_rests() {
                 watched.write(number * 2, 1).await;
             }
             let counters = watched.slice.stats().counters;
-            assert_eq!(counters.bypass.full_of_dirty, 0, "{policy}");
+            assert_eq!(counters.bypass.dirty_limit, 0, "{policy}");
             assert!((490..1100).contains(&counters.cleaned_blocks), "{policy}: {counters:?}");
             watched.slice.self_check();
         });

@@ -137,8 +137,8 @@ async fn assert_all(slice: &Slice, byte: u8, blocks: std::ops::Range<u64>) {
     }
 }
 
-fn mended(slice: &Slice) -> u64 {
-    slice.stats().counters.errors.cache_mended
+fn repaired(slice: &Slice) -> u64 {
+    slice.stats().counters.errors.cache_repaired
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_rotted_on_one_copy_is_read_from_the_other_and_written_anew() {
             // An odd number, so that twice meets each on both copies.
             assert_all(&slice, 7, 0..9).await;
             assert_all(&slice, 7, 0..9).await;
-            assert_eq!(mended(&slice), 9);
+            assert_eq!(repaired(&slice), 9);
             assert!(scene.twins.bytes(0) == scene.twins.bytes(1), "written anew");
         }
     });
@@ -189,12 +189,12 @@ fn only_what_no_copy_has_right_counts_towards_the_fallback() {
         assert_eq!(scene.twins.rot(0, 7), 301);
         assert_all(&slice, 7, 0..301).await;
         assert_all(&slice, 7, 0..301).await;
-        assert_eq!(mended(&slice), 301);
+        assert_eq!(repaired(&slice), 301);
         scene.twins.rot(0, 7);
         slice.scrub().await.unwrap();
         scene.twins.rot(1, 7);
         slice.flush_dirty().await.unwrap();
-        assert!(mended(&slice) > 602, "the cleaner has met some too");
+        assert!(repaired(&slice) > 602, "the cleaner has met some too");
         assert!(!slice.stats().is_in_fallback);
         write(&slice, 8, 0..120).await;
         assert_eq!((scene.twins.rot(0, 8), scene.twins.rot(1, 8)), (120, 120));
@@ -215,10 +215,10 @@ fn a_scrub_reads_every_copy_and_mends_what_rotted() {
         assert_eq!((scene.twins.rot(0, 7), scene.twins.rot(1, 8)), (20, 20));
         let whole = ScrubReport { blocks: 40, ..Default::default() };
         assert_eq!(slice.scrub().await.unwrap(), whole);
-        assert_eq!(mended(&slice), 40);
+        assert_eq!(repaired(&slice), 40);
         assert!(scene.twins.bytes(0) == scene.twins.bytes(1));
         assert_eq!(slice.scrub().await.unwrap(), whole);
-        assert_eq!(mended(&slice), 40, "nothing is left to mend");
+        assert_eq!(repaired(&slice), 40, "nothing is left to mend");
     });
 }
 
@@ -231,7 +231,7 @@ fn what_is_cleaned_comes_from_the_copy_that_is_right() {
             write(&slice, 7, 0..64).await;
             scene.twins.rot(copy, 7);
             slice.flush_dirty().await.unwrap();
-            assert!(mended(&slice) > 0, "some were read from this copy");
+            assert!(repaired(&slice) > 0, "some were read from this copy");
             assert!(scene.core.memory().to_vec()[..64 * 4096].iter().all(|byte| *byte == 7));
         }
     });
@@ -273,7 +273,7 @@ fn an_unclean_open_takes_each_record_from_the_copy_that_has_it() {
         assert_eq!((recovery.dirty_blocks, recovery.lost_blocks), (30, 0));
         assert_eq!(recovery.never_happened, 0);
         assert_all(&slice, 7, 0..30).await;
-        assert_eq!(mended(&slice), 0, "the open has mended everything");
+        assert_eq!(repaired(&slice), 0, "the open has mended everything");
         assert!(scene.twins.bytes(0) == scene.twins.bytes(1));
     });
 }

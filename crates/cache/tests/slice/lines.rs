@@ -278,7 +278,7 @@ async fn write_alone(slice: &Slice, runtime: &Runtime, index: u64) {
 /// Writes lone blocks into lines of two until one goes past the cache; how many there are.
 async fn fill_with_lone_blocks(slice: &Slice, runtime: &Runtime) -> u64 {
     let mut written = 0;
-    while slice.stats().counters.bypass.full_of_dirty == 0 {
+    while slice.stats().counters.bypass.dirty_limit == 0 {
         write_alone(slice, runtime, written).await;
         written += 1;
     }

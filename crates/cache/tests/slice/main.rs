@@ -35,4 +35,4 @@ mod serving;
 mod statistics;
 #[path = "../../src/eviction/twins.rs"]
 mod twins;
-mod vouch;
+mod verify_contents;

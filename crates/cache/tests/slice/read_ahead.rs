@@ -23,7 +23,7 @@ fn a_reader_that_catches_up_waits_instead_of_reading_again() {
         assert_eq!(buffer.to_vec()[0], 7);
         assert_eq!(slice.coverage(AHEAD), Coverage::Cached);
         let counters = slice.stats().counters;
-        assert_eq!((counters.ahead_blocks, counters.inserted_blocks), (16, 16));
+        assert_eq!((counters.readahead_blocks, counters.inserted_blocks), (16, 16));
         assert_eq!((counters.read.hits, counters.read.blocks_hit), (1, 16));
         slice.stop().await.unwrap();
     });
@@ -55,7 +55,7 @@ fn nothing_is_read_ahead_where_nothing_is_inserted() {
             let slice = bench.open(SliceConfig { mode, ..nop() }).await;
             slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
             bench.runtime.sleep(Duration::from_millis(1)).await;
-            assert_eq!(slice.stats().counters.ahead_blocks, 0);
+            assert_eq!(slice.stats().counters.readahead_blocks, 0);
             assert_eq!(slice.coverage(AHEAD), Coverage::Missing);
             assert!(!slice.admits(&Request::read(AHEAD.start(), Buffer::zeroed(4096))));
         });
@@ -83,7 +83,7 @@ fn what_the_cache_has_lost_is_not_read_ahead() {
         again.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
         runtime.sleep(Duration::from_secs(1)).await;
         assert!(byte_at(&again, AHEAD.start()).await.is_err(), "never as the core has it");
-        assert_eq!(again.stats().counters.ahead_blocks, 15);
+        assert_eq!(again.stats().counters.readahead_blocks, 15);
         assert_eq!(again.coverage(AHEAD), Coverage::Cached, "there is nothing left to bring in");
     });
 }

@@ -225,7 +225,7 @@ fn a_discard_ends_what_it_covers_wholly_for_good_and_leaves_the_rest() {
                 device.submit(Request::discard(range)).await.unwrap();
                 assert_eq!((discards().requests, discards().bytes), (1, 4096), "{row}");
                 // What the core lacks is replaced. Modes that make no dirt have cleaned it before.
-                let is_dirty = before == Before::Dirty && mode.makes_dirt();
+                let is_dirty = before == Before::Dirty && mode.is_write_back();
                 let (expected, dirty_bytes) = if is_dirty { (0, 4096) } else { (NEW, 0) };
                 let again = watched.bench.open(nop()).await;
                 for slice in [&watched.slice, &again] {
@@ -270,7 +270,7 @@ fn a_discard_brings_nothing_older_back_however_it_is_stopped() {
                 for slice in [&slice, &again] {
                     assert_eq!(byte_at(slice, 0).await.unwrap(), NEW, "a part of a block, {row}");
                     // Modes that make no dirt have cleaned it before.
-                    let expected = if mode.makes_dirt() { 0 } else { NEW };
+                    let expected = if mode.is_write_back() { 0 } else { NEW };
                     for at in [4096, 64 << 10, 68 << 10] {
                         assert_eq!(byte_at(slice, at).await.unwrap(), expected, "{at}, {row}");
                     }

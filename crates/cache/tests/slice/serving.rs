@@ -47,7 +47,7 @@ fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
 #[test]
 fn full_of_dirty_data_without_a_cleaner_goes_past_the_cache_and_never_hangs() {
     let work = work(config(Mode::WriteBack, CleaningPolicy::Nop), 4096, &LONG, 1);
-    assert!(work.stats.counters.bypass.full_of_dirty > 100);
+    assert!(work.stats.counters.bypass.dirty_limit > 100);
     assert!(work.stats.counters.segments_reclaimed > 0);
     assert!(work.stats.dirty_ratio > 0.9);
 }
@@ -57,7 +57,7 @@ fn full_of_dirty_data_waits_for_the_cleaner() {
     for unit_bytes in [512, 4096] {
         let config = config(Mode::WriteBack, CleaningPolicy::Stripe);
         let work = work(config, unit_bytes, &LONG, 2);
-        assert_eq!(work.stats.counters.bypass.full_of_dirty, 0);
+        assert_eq!(work.stats.counters.bypass.dirty_limit, 0);
         assert!(work.stats.counters.cleaned_blocks > 1000);
         assert!(work.stats.counters.segments_reclaimed > 10);
     }

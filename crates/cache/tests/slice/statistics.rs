@@ -163,7 +163,7 @@ fn bytes_to_and_from_each_device_are_what_the_devices_saw_in_every_mode() {
             let cache = traffic.cache;
             assert!(cache.written_checkpoints > 0 && traffic.core.read_for_requests > 0);
             assert!(stats.counters.bypass.total() > 0, "{mode:?}");
-            if mode.makes_dirt() {
+            if mode.is_write_back() {
                 assert!(traffic.core.written_by_cleaning > 0 && cache.read_for_cleaning > 0);
                 assert!(cache.written_data > cache.written_descriptors);
                 assert_eq!(cache.discarded > 0, discard, "{mode:?}");

@@ -68,7 +68,7 @@ impl Routes {
             .command(api::REMOVE_CORE, Command::RemoveCore)
             .command(api::START_RECORDING, Command::StartRecording)
             .plain(api::STOP_RECORDING, Command::StopRecording)
-            .command(api::LOOK, Command::Look)
+            .command(api::SAMPLE, Command::Sample)
             .array(api::ADD_SPARE, ArrayCommand::AddSpare)
             .array(api::RE_ADD, ArrayCommand::ReAdd)
             .array(api::REPLACE, ArrayCommand::Replace)
@@ -81,7 +81,7 @@ impl Routes {
             .array(api::SCRUB, ArrayCommand::Scrub)
             .array(api::PAUSE, ArrayCommand::Pause)
             .array(api::RESUME, ArrayCommand::Resume)
-            .array(api::PACE, ArrayCommand::Pace)
+            .array(api::RATE, ArrayCommand::Rate)
     }
 
     fn at(mut self, path: &'static str, method: MethodRouter<DataThread>) -> Self {

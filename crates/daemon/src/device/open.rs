@@ -1,8 +1,8 @@
 //! Opening devices on the data thread's ring.
 
 use super::spec::DeviceSpec;
-use crate::aside::aside;
 use crate::meminfo;
+use crate::run_blocking::run_blocking;
 use anyhow::{Context, Result};
 use headpond_api::outcome::Failure;
 use headpond_block::decorators::{Leak, VolatileDevice};
@@ -61,7 +61,7 @@ impl Opener {
             }
             DeviceSpec::Ram(size) => {
                 let (asked, size) = (spec.clone(), *size);
-                aside(move || check_memory(&asked, size)).await?;
+                run_blocking(move || check_memory(&asked, size)).await?;
                 Rc::new(RamDevice::new(&*spec.to_string(), size.bytes()))
             }
             DeviceSpec::Model { model, store } => self.modelled(spec, model, store).await?,
@@ -87,7 +87,7 @@ impl Opener {
 
     /// Also soon after the daemon that had it was killed.
     async fn file(&self, options: FileOptions) -> Result<Rc<dyn BlockDevice>> {
-        let file = aside(move || Ok(OpenFile::open_when_left(&options)?)).await?;
+        let file = run_blocking(move || Ok(OpenFile::open_when_left(&options)?)).await?;
         Ok(Rc::new(FileDevice::new(&self.ring, file)?))
     }
 
@@ -119,7 +119,7 @@ impl Opener {
         }
         let named = name.to_owned();
         let text = move || models::text(&named).with_context(|| format!("model:{named}"));
-        let text = aside(text).await?;
+        let text = run_blocking(text).await?;
         let model = Model::parse(name, &text).with_context(|| format!("model:{name}"))?;
         self.models.borrow_mut().insert(name.to_owned(), model.clone());
         Ok(model)

@@ -97,7 +97,7 @@ impl Vetted {
     /// Where it would, with the ways out.
     pub fn check_cache(&self, cache: &DeviceSpec, mode: Mode, consent: Consent) -> Result<()> {
         let Some(reason) = &self.volatile else { return Ok(()) };
-        if mode.makes_dirt() && consent != Consent::Forced {
+        if mode.is_write_back() && consent != Consent::Forced {
             return Err(Failure::refused(format!(
                 "{cache} is lost with the power ({reason}), and this mode keeps the only copy of new \
                  data there: use write-through, a device that keeps its contents, or --force"

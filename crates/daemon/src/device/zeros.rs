@@ -17,8 +17,8 @@ const PLACE_BYTES: u64 = 64 << 10;
 /// # Errors
 /// That, and where one cannot be read.
 pub async fn expect_zeros(members: &[Rc<dyn BlockDevice>]) -> Result<()> {
-    let looks = members.iter().map(|member| Box::pin(find_nonzero(&**member, DATA_OFFSET_MIN)));
-    for (member, found) in members.iter().zip(join_all(looks.collect()).await) {
+    let samples = members.iter().map(|member| Box::pin(find_nonzero(&**member, DATA_OFFSET_MIN)));
+    for (member, found) in members.iter().zip(join_all(samples.collect()).await) {
         if let Some(offset) = found? {
             return Err(Failure::refused(format!(
                 "{}: does not read as zeros at byte {offset}, so the parity has to be computed: \

@@ -143,8 +143,8 @@ pub struct CreateArgs {
     #[arg(long, default_value = "full", requires = "cache")]
     pub seq_cutoff: SeqCutoff,
     /// Any other setting that `headpond set` takes; may be given several times. Without a cache
-    /// those of the array and the clients: merge-wait-us, merge-max, member-patience-ms,
-    /// member-deadline-ms, member-late-max, client-memory.
+    /// those of the array and the clients: merge-wait-us, merge-max, member-read-timeout-ms,
+    /// member-timeout-ms, member-timeouts-max, client-memory.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
     /// Parts of the volume with a log of their own, 1 to 16.
@@ -180,10 +180,10 @@ pub struct ServeArgs {
     /// what it had flushed.
     #[arg(long)]
     pub force: bool,
-    /// Take that data for right as the parity tells it, instead of giving it up. Some of it may be
-    /// a mixture of old and new, and nothing will tell.
+    /// Assume that the parity is right, instead of discarding that data. Some of it may be a
+    /// mixture of old and new, which nothing will detect.
     #[arg(long, requires = "force")]
-    pub accept_parity: bool,
+    pub assume_clean: bool,
 }
 
 /// Show what a volume is made of and how it is; all volumes without a name.
@@ -238,16 +238,16 @@ pub struct StatsArgs {
     headpond set hv0 mode=pass-through --flush\n  \
     headpond set hv0 'classes=past:request_size:ge:128K&io_direction:read'\n  \
     headpond set hv0 merge-wait-us=off          # of the array\n  \
-    headpond set hv0 member-patience-ms=500 member-deadline-ms=10000 member-late-max=4\n  \
+    headpond set hv0 member-read-timeout-ms=500 member-timeout-ms=10000 member-timeouts-max=4\n  \
     headpond set hv0 client-memory=512M         # of all clients together"
 )]
 pub struct SetArgs {
     pub name: String,
     /// Such as mode=write-through, cleaning=alru, cleaning.alru.staleness-s=60, seq-cutoff=1M,
     /// classes=FILE or past:RULE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode
-    /// and others; of the array merge-wait-us=auto, merge-max=64M, and how long its members are
-    /// waited for: member-patience-ms=2000, member-deadline-ms=30000, member-late-max=8; and what
-    /// the requests of all clients may hold in memory, client-memory=512M.
+    /// and others; of the array merge-wait-us=auto, merge-max=64M, and deadlines of its members,
+    /// member-read-timeout-ms=2000, member-timeout-ms=30000, member-timeouts-max=8; and the memory
+    /// of all clients' requests, client-memory=512M.
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

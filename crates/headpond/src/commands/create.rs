@@ -15,9 +15,9 @@ use headpond_daemon::export;
 use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateError, CreateOptions,
-    Description, Devices, ExportDescription, JournalDescription, Pace, SettingChange, Size,
-    TierDescription, TierSettings, Volume,
+    ArraySettings, BackgroundRate, CacheDescription, CacheSettings, CoreDescription, CreateError,
+    CreateOptions, Description, Devices, ExportDescription, JournalDescription, SettingChange,
+    Size, TierDescription, TierSettings, Volume,
 };
 use uuid::Uuid;
 
@@ -129,7 +129,7 @@ fn describe(
             spares: Vec::new(),
             declustered: args.array.declustered(),
             striping: Striping::Plain,
-            upkeep: Pace::default(),
+            background: BackgroundRate::default(),
             journal: None,
         },
         array,

@@ -16,7 +16,7 @@ pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
     if let Some(cache) = &mut description.cache {
         read_named_file(&mut cache.settings.classes)?;
     }
-    let tolerance = match (args.force, args.accept_parity) {
+    let tolerance = match (args.force, args.assume_clean) {
         (_, true) => Tolerance::ParityAccepted,
         (true, false) => Tolerance::Forced,
         (false, false) => Tolerance::Careful,

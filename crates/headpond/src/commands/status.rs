@@ -22,7 +22,7 @@ use headpond_cache::{
 use headpond_daemon::loading::{look, parts};
 use headpond_report::{Align, Table, count, size};
 use headpond_volume::{
-    ActKind, ActStatus, Alert, AlertKind, CACHE_COPIES, CacheStatus, ClassSetting, OwnerState,
+    Alert, AlertKind, CACHE_COPIES, CacheStatus, ClassSetting, JobKind, JobStatus, OwnerState,
     OwnerStatus, Size,
 };
 use serde::Serialize;
@@ -154,7 +154,7 @@ fn print(status: &Status) {
     if let Some(output) = &status.recording {
         println!("  recording to {}", output.display());
     }
-    print_acts(status);
+    print_jobs(status);
     print_alerts(&status.alerts);
     status.warnings.iter().for_each(|warning| println!("  warning   {warning}"));
 }
@@ -211,36 +211,36 @@ pub fn print_cores(status: &Status) {
     }
 }
 
-pub fn print_acts(status: &Status) {
-    status.acts.iter().for_each(|act| println!("  under way {}", tell_act(act)));
+pub fn print_jobs(status: &Status) {
+    status.jobs.iter().for_each(|job| println!("  under way {}", describe_job(job)));
 }
 
 /// What goes on, in words.
-pub fn name_of_act(act: &ActStatus) -> String {
-    if act.core.as_deref() == Some(CACHE_COPIES) {
+pub fn name_of_job(job: &JobStatus) -> String {
+    if job.core.as_deref() == Some(CACHE_COPIES) {
         return "giving a copy of the cache what it lacks".into();
     }
-    let name = match act.act {
-        ActKind::Cleaning => "writing what is dirty to the array",
-        ActKind::Scrubbing => "reading all that the cache holds",
-        ActKind::Rebuild => "giving a spare what a member holds",
-        ActKind::StandIn => "giving distributed spare space what a lost member held",
-        ActKind::Growth => "moving the array's data to more members",
-        ActKind::ArrayScrub => "looking at every stripe",
-        ActKind::Parity => "initial sync of the parity",
+    let name = match job.job {
+        JobKind::Cleaning => "writing what is dirty to the array",
+        JobKind::Scrubbing => "reading all that the cache holds",
+        JobKind::Rebuild => "giving a spare what a member holds",
+        JobKind::StandIn => "giving distributed spare space what a lost member held",
+        JobKind::Reshape => "moving the array's data to more members",
+        JobKind::ArrayScrub => "looking at every stripe",
+        JobKind::Parity => "initial sync of the parity",
     };
-    let core = act.core.as_ref().map(|core| format!(" of core {core}"));
+    let core = job.core.as_ref().map(|core| format!(" of core {core}"));
     format!("{name}{}", core.unwrap_or_default())
 }
 
 /// How far it is, and how long it will take.
-fn tell_act(act: &ActStatus) -> String {
-    let (done, total) = (act.done_bytes, act.total_bytes);
-    let left = act.left_s.map(|left| format!(", about {left:.0} s left"));
+fn describe_job(job: &JobStatus) -> String {
+    let (done, total) = (job.done_bytes, job.total_bytes);
+    let left = job.left_s.map(|left| format!(", about {left:.0} s left"));
     let percent = (done * 100).checked_div(total).unwrap_or(100);
     format!(
         "{}: {percent} %, {} of {}{}",
-        name_of_act(act),
+        name_of_job(job),
         size(done),
         size(total),
         left.unwrap_or_default()
@@ -249,10 +249,10 @@ fn tell_act(act: &ActStatus) -> String {
 
 /// What happened, what is at risk, and what to do.
 fn print_alerts(alerts: &[Alert]) {
-    for Alert { kind, happened, at_risk, to_do } in alerts {
-        println!("  alert     {}: {happened}", word(kind));
+    for Alert { kind, cause, at_risk, action } in alerts {
+        println!("  alert     {}: {cause}", word(kind));
         println!("            at risk: {}", at_risk.what);
-        println!("            to do: {to_do}");
+        println!("            to do: {action}");
     }
 }
 
@@ -383,16 +383,16 @@ mod tests {
 
     #[test]
     fn act_says_how_far_it_is_and_how_long_it_will_take() {
-        let act = |left_s, core: Option<&str>| {
+        let job = |left_s, core: Option<&str>| {
             let (done_bytes, total_bytes) = (1 << 30, 4 << 30);
             let core = core.map(str::to_owned);
-            let act = ActKind::Parity;
-            tell_act(&ActStatus { act, core, done_bytes, total_bytes, elapsed_s: 10.0, left_s })
+            let job = JobKind::Parity;
+            describe_job(&JobStatus { job, core, done_bytes, total_bytes, elapsed_s: 10.0, left_s })
         };
         let text = "initial sync of the parity: 25 %, 1 GiB of 4 GiB";
-        assert_eq!(act(None, None), text);
+        assert_eq!(job(None, None), text);
         let of_core = text.replace("parity:", "parity of core logs:");
-        assert_eq!(act(Some(30.0), Some("logs")), format!("{of_core}, about 30 s left"));
+        assert_eq!(job(Some(30.0), Some("logs")), format!("{of_core}, about 30 s left"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use headpond_api::answers::Status;
 use headpond_api::client::Client;
 use headpond_api::operations::{self, Operation};
-use headpond_volume::{ActKind, ActStatus};
+use headpond_volume::{JobKind, JobStatus};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,7 +59,7 @@ where
 /// The daemon's.
 pub fn until_done(
     client: &Client,
-    acts: &[ActKind],
+    jobs: &[JobKind],
     core: Option<&str>,
     is_to_do: impl Fn(&Status) -> bool,
 ) -> Result<Status> {
@@ -67,9 +67,9 @@ pub fn until_done(
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     loop {
         let status = client.call(&operations::STATUS)?;
-        let is_it = |it: &&ActStatus| acts.contains(&it.act) && it.core.as_deref() == core;
-        if let Some(act) = status.acts.iter().find(is_it) {
-            show_act(&bar, act);
+        let is_it = |it: &&JobStatus| jobs.contains(&it.job) && it.core.as_deref() == core;
+        if let Some(job) = status.jobs.iter().find(is_it) {
+            show_job(&bar, job);
         } else if !is_to_do(&status) {
             bar.finish_and_clear();
             return Ok(status);
@@ -81,12 +81,12 @@ pub fn until_done(
 /// What a command waits for; what goes on by itself goes on beside everything.
 fn show(bar: &ProgressBar, status: &Status) {
     let is_waited_for =
-        |act: &&ActStatus| matches!(act.act, ActKind::Cleaning | ActKind::Scrubbing);
-    status.acts.iter().filter(is_waited_for).for_each(|act| show_act(bar, act));
+        |job: &&JobStatus| matches!(job.job, JobKind::Cleaning | JobKind::Scrubbing);
+    status.jobs.iter().filter(is_waited_for).for_each(|job| show_job(bar, job));
 }
 
-fn show_act(bar: &ProgressBar, act: &ActStatus) {
-    bar.set_message(super::status::name_of_act(act));
-    bar.set_length(act.total_bytes);
-    bar.set_position(act.done_bytes);
+fn show_job(bar: &ProgressBar, job: &JobStatus) {
+    bar.set_message(super::status::name_of_job(job));
+    bar.set_length(job.total_bytes);
+    bar.set_position(job.done_bytes);
 }

@@ -98,7 +98,7 @@ fn an_older_drive_and_a_slower_rebuild_lose_more() {
         json["arrays"][0]["safety"]["loss_in_a_year"].as_f64().unwrap()
     };
     let usual = loss(&[]);
-    for more in [["--afr", "5"], ["--ure", "1e14"], ["--floor", "1M"], ["--replace", "240"]] {
+    for more in [["--afr", "5"], ["--ure", "1e14"], ["--rate-min", "1M"], ["--replace", "240"]] {
         assert!(loss(&more) > 1.2 * usual, "{more:?}");
     }
     assert!(loss(&["--replace", "0"]) < usual, "a spare is in place");

@@ -3,7 +3,7 @@
 use crate::common;
 use crate::common::User;
 use headpond_cache::{CleaningPolicy, CutoffPolicy, Mode};
-use headpond_raid::{Level, PatienceStatus};
+use headpond_raid::{DeadlineStatus, Level};
 use headpond_testkit::skip;
 use headpond_volume::{CacheSettings, ClassSetting};
 use serde_json::json;
@@ -120,25 +120,25 @@ fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     };
     let refused = user.run(&create("mode=write-through"));
     assert!(refused.code == 2 && refused.err.contains("needs a cache"), "{}", refused.err);
-    user.ok(&create("member-patience-ms=500"));
+    user.ok(&create("member-read-timeout-ms=500"));
     let daemon = user.serve("hv0");
-    let patience = || user.array("hv0").patience.unwrap();
-    let of = |deadline_ms, late_max| PatienceStatus {
-        read_ms: Some(500),
-        deadline_ms: Some(deadline_ms),
-        late_max,
+    let deadlines = || user.array("hv0").deadlines.unwrap();
+    let of = |timeout_ms, timeouts_max| DeadlineStatus {
+        read_timeout_ms: Some(500),
+        timeout_ms: Some(timeout_ms),
+        timeouts_max,
     };
-    assert_eq!(patience(), of(30_000, Some(8)));
-    user.ok(&["set", "hv0", "member-deadline-ms=10000", "member-late-max=off"]);
-    assert_eq!(patience(), of(10_000, None));
+    assert_eq!(deadlines(), of(30_000, Some(8)));
+    user.ok(&["set", "hv0", "member-timeout-ms=10000", "member-timeouts-max=off"]);
+    assert_eq!(deadlines(), of(10_000, None));
     let line = "reads are reconstructed after 0.5 s at most; a member fails after 10 s without an";
     assert!(user.ok(&["status", "hv0"]).contains(line));
-    let ended = user.run(&["set", "hv0", "member-patience-ms=1"]);
+    let ended = user.run(&["set", "hv0", "member-read-timeout-ms=1"]);
     assert!(ended.code == 2 && ended.err.contains("it is off, or 100 to 600000"), "{}", ended.err);
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("hv0");
-    assert_eq!(patience(), of(10_000, None), "settings outlive the daemon");
+    assert_eq!(deadlines(), of(10_000, None), "settings outlive the daemon");
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
 }

@@ -143,7 +143,7 @@ fn story(tools: &Tools, rw: &str) {
         (0..4).map(|index| Mounted::new(tools, &user, &index.to_string())).collect();
     let mut args: Vec<String> = ["create", "v", "--raid", "6", "--zeroed"].map(Into::into).into();
     args.extend(members.iter().map(Mounted::name));
-    args.extend(["--set".into(), format!("member-deadline-ms={DEADLINE_MS}")]);
+    args.extend(["--set".into(), format!("member-timeout-ms={DEADLINE_MS}")]);
     user.ok(&args);
     let mut daemon = user.serve("v");
     let busy = client(&tools.fio, &user, rw, 6);

@@ -148,7 +148,7 @@ fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     story.each_mib("write");
     user.ok(&["flush", "v"]);
     let new = story.blank("new");
-    user.ok(&["array", "pace", "v", "--floor", "1M", "--ceiling", "8M"]);
+    user.ok(&["array", "rate", "v", "--min", "1M", "--max", "8M"]);
     user.ok(&["array", "replace", "v", &story.device("1"), "--with", &new]);
     user.ok(&["array", "pause", "v"]);
     let told = user.run(&["status", "v"]).out;
@@ -158,12 +158,12 @@ fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     assert_eq!(filling.map(|it| it.device), Some(new.clone()));
     daemon.kill();
     let daemon = user.serve("v");
-    user.ok(&["array", "pace", "v", "--no-ceiling"]);
+    user.ok(&["array", "rate", "v", "--no-max"]);
     user.ok(&["array", "pause", "v"]);
     let paused = user.run(&["array", "wait", "v"]);
     assert!(paused.code == 4 && paused.err.contains("it is paused"), "{}", paused.err);
     let resumed: CoreAnswer = user.answer(&["array", "resume", "v", "--wait"]);
-    assert!(!resumed.upkeep.unwrap().paused);
+    assert!(!resumed.background.unwrap().paused);
     let member = &story.array().members[1];
     assert_eq!((&member.device, &member.filling), (&Some(new), &None));
     user.ok(&["array", "fail", "v", &story.device("0")]);
@@ -192,7 +192,7 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
         (vec!["grow", "v", &small], "a member of array `v` needs"),
         (vec!["re-add", "v", &story.device("1")], "belongs to v already"),
         (vec!["set-journal", "v", &story.device("1")], "belongs to v already"),
-        (vec!["pace", "v", "--floor", "20M", "--ceiling", "10M"], "lower the floor"),
+        (vec!["rate", "v", "--min", "20M", "--max", "10M"], "lower the floor"),
         (vec!["replace", "v", &foreign], "`status` lists them"),
         (vec!["replace", "v", &story.device("0")], "add a device first"),
         (vec!["remove", "v", &story.device("0")], "headpond array replace"),
@@ -308,7 +308,7 @@ fn a_member_that_was_cut_short_while_it_serves_is_told_until_that_is_reset() {
     assert!(told.out.contains("errors: read"), "{}", told.out);
     let status = story.user.status("v");
     let alert = &status.alerts[0];
-    assert!(alert.kind == AlertKind::MemberErrors && alert.happened.contains("1.img"), "{alert}");
+    assert!(alert.kind == AlertKind::MemberErrors && alert.cause.contains("1.img"), "{alert}");
     assert!(story.array().members[1].errors.read > 0);
     story.user.ok(&["stats", "v", "--reset"]);
     assert_eq!(story.user.run(&["status", "v"]).code, 0);

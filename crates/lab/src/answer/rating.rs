@@ -5,7 +5,7 @@ use super::{Answer, distinct, group};
 use crate::plan::{ArrayOf, Sync};
 use crate::results::{CellResult, Results, Summary};
 use headpond_report::{Grid, Table, Tone, factor, number, percent};
-use headpond_volume::Pace;
+use headpond_volume::BackgroundRate;
 use headpond_whatif::plan::{Assumptions, DriveFigures, Plan, Shape, Speeds};
 use serde::Serialize;
 use serde_json::json;
@@ -240,7 +240,7 @@ fn expected(
     let depth = cell.cell.load.in_flight();
     let given = Assumptions {
         depths: vec![depth],
-        pace: Pace::default(),
+        pace: BackgroundRate::default(),
         replace_hours: 24.0,
         cache: None,
     };

@@ -76,7 +76,7 @@ impl Array {
             }
             self.check_intact()?;
             // It fits now, whatever it tells of what is on the list.
-            self.end_doubts(stripe, &run.span);
+            self.clear_suspect_parity(stripe, &run.span);
         }
         Ok(lost_bytes)
     }
@@ -94,7 +94,7 @@ impl Array {
                 Some(member) => {
                     let mut blocks = self.unreadable_blocks(&member, cell.row).await?;
                     if matches!(strip, Strip::P | Strip::Q) {
-                        blocks.extend(self.doubted_blocks_of(stripe));
+                        blocks.extend(self.suspect_blocks_of(stripe));
                     }
                     unreadable.push(blocks);
                 }
@@ -109,9 +109,9 @@ impl Array {
     }
 
     /// Logical blocks of a parity strip that are as good as unreadable.
-    fn doubted_blocks_of(&self, stripe: Stripe) -> impl Iterator<Item = u32> + '_ {
+    fn suspect_blocks_of(&self, stripe: Stripe) -> impl Iterator<Item = u32> + '_ {
         let block_bytes = self.geometry.now().logical_block_bytes;
-        self.doubted_in(stripe)
+        self.suspect_in(stripe)
             .flat_map(move |span| span.start / block_bytes..span.end / block_bytes)
     }
 

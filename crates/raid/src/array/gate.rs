@@ -8,19 +8,19 @@ use std::cell::Cell;
 use headpond_block::sync::Notify;
 
 #[derive(Default)]
-pub(super) struct Gate {
+pub(super) struct IoGate {
     inside: Cell<u64>,
     is_closed: Cell<bool>,
     progress: Notify,
 }
 
 /// One write under way, until dropped.
-pub(super) struct Entry<'a>(&'a Gate);
+pub(super) struct Entry<'a>(&'a IoGate);
 
 /// Nobody enters until this is dropped.
-pub(super) struct Closed<'a>(&'a Gate);
+pub(super) struct Closed<'a>(&'a IoGate);
 
-impl Gate {
+impl IoGate {
     pub(super) async fn enter(&self) -> Entry<'_> {
         while self.is_closed.get() {
             self.progress.wait().await;

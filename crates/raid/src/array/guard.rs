@@ -23,7 +23,7 @@ use std::rc::Rc;
 use headpond_block::{BlockDevice, Buffers, ByteRange, Cause, DeviceError, Outcome};
 
 use super::failure::Recorder;
-use super::gate::{Closed, Entry, Gate};
+use super::gate::{Closed, Entry, IoGate};
 use super::journal::{Changes, Journal, Lease, Room};
 use super::{Array, Member};
 use crate::journal::label::Label;
@@ -38,14 +38,14 @@ pub(super) struct Guard {
     when: JournalWhen,
     /// The members know that it is lost.
     is_loss_recorded: Cell<bool>,
-    gate: Gate,
+    gate: IoGate,
     /// Groups that lack a member by the newest superblock.
     lacking: RefCell<Vec<bool>>,
     /// No stripe is torn that the journal does not know.
     is_sound: Cell<bool>,
     /// Groups whose parity was right when the array started: it had been stopped, or the journal
     /// has whatever that tore.
-    vouched: u128,
+    verified: u128,
 }
 
 /// What is known of the stripes when an array starts that has a journal.
@@ -53,7 +53,7 @@ pub(crate) struct Guarded {
     /// `None` where it is lost.
     pub(crate) journal: Option<Rc<Journal>>,
     pub(crate) is_sound: bool,
-    pub(crate) vouched: u128,
+    pub(crate) verified: u128,
 }
 
 /// The right to write to members, until dropped.
@@ -88,10 +88,10 @@ impl Guard {
             is_loss_recorded: Cell::new(record.is_lost),
             journal: RefCell::new(start.journal),
             when: record.when,
-            gate: Gate::default(),
+            gate: IoGate::default(),
             lacking: RefCell::new(roles.to_vec()),
             is_sound: Cell::new(start.is_sound),
-            vouched: start.vouched,
+            verified: start.verified,
         }
     }
 
@@ -116,8 +116,8 @@ impl Guard {
         assert!(!is_lost || is_told(&recorder.record()), "a journal is lost and not called so");
         assert_eq!(self.lacking.borrow().len(), layout.groups(), "each group lacks one or not");
         let groups = layout.groups() as u32;
-        let vouched = self.vouched.checked_shr(groups).unwrap_or(0);
-        assert_eq!(vouched, 0, "a group is vouched for that there is not");
+        let verified = self.verified.checked_shr(groups).unwrap_or(0);
+        assert_eq!(verified, 0, "a group is vouched for that there is not");
         let Some(issued) = recorder.recorded() else { return };
         let is_known = self.is_loss_recorded.get() == is_told(&issued);
         assert!(is_known, "the loss of a journal is recorded or not");
@@ -464,9 +464,9 @@ impl Array {
 
     /// Whether the parity of a stripe was right when the array started, and whatever a log above
     /// has still to write again did not tear it.
-    pub(super) fn is_vouched(&self, stripe: Stripe) -> bool {
+    pub(super) fn is_verified(&self, stripe: Stripe) -> bool {
         let group = self.layout.group_of(stripe);
-        self.guard.as_ref().is_some_and(|guard| guard.vouched >> group & 1 == 1)
+        self.guard.as_ref().is_some_and(|guard| guard.verified >> group & 1 == 1)
     }
 
     /// What the journal holds is on the members and stable: a new epoch begins, in which it is
@@ -523,7 +523,7 @@ mod tests {
                 of(it).journal.replace(None);
                 of(it).is_loss_recorded.set(true);
             }),
-            ("vouched for that there is not", |it| it.guard.as_mut().unwrap().vouched = 2),
+            ("vouched for that there is not", |it| it.guard.as_mut().unwrap().verified = 2),
         ];
         assert_trips(lived, |it| of(it).self_check(&it.layout, &it.recorder), &breaks);
     }

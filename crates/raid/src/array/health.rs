@@ -8,7 +8,7 @@ use headpond_block::{BlockDevice, ByteRange, Cause, DeviceError, Instant, Reques
 
 use super::status::{Answers, DeviceErrors};
 use crate::balance::{self, Candidate, Motion, Planned};
-use crate::patience::{Patience, Spells, TICKS_OF_READ, Typical};
+use crate::deadlines::{Deadlines, EventWindow, TICKS_OF_READ, Typical};
 
 /// The queue of a device, and what is known of its answers. It belongs to the device and not to the
 /// role: what an old device still has to answer is not held against its successor.
@@ -26,9 +26,9 @@ pub(super) struct Health {
     slow_total: Cell<u64>,
     late_total: Cell<u64>,
     /// Reads of it that its peers have answered.
-    by_peers: Cell<u64>,
-    slow_spells: RefCell<Spells>,
-    late_spells: RefCell<Spells>,
+    reconstructed: Cell<u64>,
+    slow_events: RefCell<EventWindow>,
+    timeouts: RefCell<EventWindow>,
     typical: RefCell<Typical>,
     /// Reads that were entered.
     reads: Cell<u32>,
@@ -93,10 +93,10 @@ impl Health {
     }
 
     /// A read is slow.
-    pub(super) fn note_slow(&self, at: Instant, patience: &Patience) {
+    pub(super) fn note_slow(&self, at: Instant, deadlines: &Deadlines) {
         self.slow.set(self.slow.get() + 1);
         self.slow_total.set(self.slow_total.get() + 1);
-        self.slow_spells.borrow_mut().note(at, patience.tick() * TICKS_OF_READ as u32);
+        self.slow_events.borrow_mut().note(at, deadlines.tick() * TICKS_OF_READ as u32);
     }
 
     pub(super) fn note_slow_answered(&self) {
@@ -104,18 +104,18 @@ impl Health {
     }
 
     /// A slow read is late.
-    pub(super) fn note_late(&self, at: Instant, patience: &Patience) {
+    pub(super) fn note_late(&self, at: Instant, deadlines: &Deadlines) {
         self.late_total.set(self.late_total.get() + 1);
-        let apart = patience.tick() * TICKS_OF_READ as u32;
-        let spells = self.late_spells.borrow_mut().note(at, apart);
-        if patience.late_max.is_some_and(|most| spells >= most) {
+        let apart = deadlines.tick() * TICKS_OF_READ as u32;
+        let events = self.timeouts.borrow_mut().note(at, apart);
+        if deadlines.timeouts_max.is_some_and(|most| events >= most) {
             self.condemn();
         }
     }
 
     /// The peers answer what this device was to read.
-    pub(super) fn note_by_peers(&self) {
-        self.by_peers.set(self.by_peers.get() + 1);
+    pub(super) fn note_reconstructed(&self) {
+        self.reconstructed.set(self.reconstructed.get() + 1);
     }
 
     /// Whether the read that begins is to say how long reads take, even if it is not slow: one of
@@ -147,8 +147,8 @@ impl Health {
         let (slow, late) = (self.slow_total.get(), self.late_total.get());
         assert!(self.slow.get() <= slow, "slow now is what was slow");
         assert!(late <= slow, "late is what was slow before");
-        self.slow_spells.borrow().self_check();
-        self.late_spells.borrow().self_check();
+        self.slow_events.borrow().self_check();
+        self.timeouts.borrow().self_check();
     }
 
     /// Slow reads under way.
@@ -190,12 +190,12 @@ impl Health {
     pub(super) fn answers(&self, at: Instant) -> Answers {
         Answers {
             slow_reads: self.slow_total.get(),
-            late_reads: self.late_total.get(),
-            reads_by_peers: self.by_peers.get(),
+            timed_out_reads: self.late_total.get(),
+            reconstructed_reads: self.reconstructed.get(),
             is_slow: self.is_slow(),
-            is_given_up: self.is_condemned(),
-            slow_spells: self.slow_spells.borrow().count(at),
-            late_spells: self.late_spells.borrow().count(at),
+            is_timed_out: self.is_condemned(),
+            slow_events: self.slow_events.borrow().count(at),
+            timeouts: self.timeouts.borrow().count(at),
             typical_read_us: self.typical.borrow().time().map(|time| time.as_micros() as u64),
             unanswered_ms: 0,
         }
@@ -231,7 +231,7 @@ mod tests {
     fn check_notices_answers_that_are_counted_wrong() {
         let make = || {
             let health = Health::default();
-            health.note_slow(Instant::START, &Patience::default());
+            health.note_slow(Instant::START, &Deadlines::default());
             health
         };
         let breaks: [Break<Health>; 3] = [

@@ -45,7 +45,7 @@ use crate::integrity::{
     NO_SUM, PAGE_BYTES, PAGE_SUMS, PageOf, decode, encode, page_of, page_offset, places,
 };
 use crate::layout::{Role, StripCell, Stripe};
-use crate::superblock::{ArrayRecord, RecordedGrowth};
+use crate::superblock::{ArrayRecord, RecordedReshape};
 
 /// How much of an array has checksums that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -102,7 +102,7 @@ impl Integrity {
         stripes: u64,
         unsigned: &[Range<u64>],
     ) -> Option<Integrity> {
-        let is_former = record.growth == Some(RecordedGrowth::Former);
+        let is_former = record.reshape == Some(RecordedReshape::Former);
         let region_stripes = record.integrity_region_stripes.filter(|_| !is_former)?;
         let marks = Intents::new(Bitmap::Unsigned, record.uuid, stripes, region_stripes);
         // What each member has is not known: they may differ, or have nothing.

@@ -15,12 +15,12 @@ use headpond_block::{
 };
 use smallvec::SmallVec;
 
+use crate::deadlines::in_time;
 use crate::journal::label::{
     self, COPY_OFFSETS, LABEL_BYTES, Label, LabelError, RING_OFFSET, Tail,
 };
 use crate::journal::record::{self, Change, Place, UNIT_BYTES};
 use crate::journal::ring::{BATCH_BYTES_MAX, Ring};
-use crate::patience::in_time;
 
 /// What one write changes.
 pub(super) type Changes = SmallVec<[Change; 8]>;

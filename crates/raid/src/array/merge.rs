@@ -208,7 +208,7 @@ impl Merging {
         for party in of_stream {
             match self.outlook(&party, stream) {
                 Outlook::Nothing => self.release(&party),
-                outlook => party.extend_wait(now + self.patience(outlook), self.wait_max()),
+                outlook => party.extend_wait(now + self.deadlines(outlook), self.wait_max()),
             }
         }
     }
@@ -233,7 +233,7 @@ impl Merging {
     }
 
     /// How long to wait with such prospects.
-    fn patience(&self, outlook: Outlook) -> Duration {
+    fn deadlines(&self, outlook: Outlook) -> Duration {
         let MergeWait::Adaptive = self.config.get().wait else { return Duration::MAX };
         match outlook {
             Outlook::Nothing => Duration::ZERO,

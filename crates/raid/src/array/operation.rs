@@ -30,8 +30,8 @@ use super::health::Place;
 use super::watch::{Ticket, Verdict};
 use super::{Array, Member};
 use crate::balance::{Candidate, Motion, Planned};
+use crate::deadlines::TICKS_OF_READ;
 use crate::layout::{Role, StripCell, Stripe};
-use crate::patience::TICKS_OF_READ;
 use crate::superblock::RecordedParity;
 
 /// How long an operation is waited for.
@@ -93,7 +93,7 @@ impl<'a> Operation<'a> {
         ticket.leave_behind();
         let error = array.no_answer(&member);
         match waiting {
-            Waiting::Briefly => place.health().note_by_peers(),
+            Waiting::Briefly => place.health().note_reconstructed(),
             Waiting::ToTheEnd => place.health().note_error(kind, &error),
         }
         drop(array.runtime.spawn(async move {
@@ -240,7 +240,7 @@ impl Array {
 
     /// Whether a read of a member may be given up.
     fn may_give_up(&self, member: &Member) -> bool {
-        self.layout.redundancy() > 0 && self.watch.patience().is_some() && member.health.defers()
+        self.layout.redundancy() > 0 && self.watch.deadlines().is_some() && member.health.defers()
     }
 
     /// Whether the data of a member can be read without it: enough of its group is in use and
@@ -272,8 +272,8 @@ impl Array {
     }
 
     fn no_answer(&self, member: &Member) -> DeviceError {
-        let patience = self.watch.patience().unwrap_or_default();
-        let after = patience.tick() * TICKS_OF_READ as u32;
+        let deadlines = self.watch.deadlines().unwrap_or_default();
+        let after = deadlines.tick() * TICKS_OF_READ as u32;
         DeviceError::new(member.name(), Cause::Timeout { after })
     }
 
@@ -331,7 +331,7 @@ impl Array {
         if candidates.iter().any(answers) {
             candidates.retain(|it| {
                 answers(it) || {
-                    holder(it).inspect(|member| member.health.note_by_peers());
+                    holder(it).inspect(|member| member.health.note_reconstructed());
                     false
                 }
             });

@@ -160,8 +160,8 @@ impl Array {
 
     fn plan_write(&self, job: &StripeWrite) -> Result<WritePlan, DeviceError> {
         let lost = self.members.lost_strips(&self.layout, job.stripe);
-        let is_doubted = job.flags.contains(RequestFlags::RECOMPUTE_PARITY);
-        let trust = match is_doubted && !self.is_vouched(job.stripe) {
+        let is_suspect = job.flags.contains(RequestFlags::RECOMPUTE_PARITY);
+        let trust = match is_suspect && !self.is_verified(job.stripe) {
             true => ParityTrust::Stale,
             false => self.parity_trust_in(job.stripe, &plan::hull(&job.extents)),
         };
@@ -177,9 +177,9 @@ impl Array {
     fn note_carried_out(&self, job: &StripeWrite, plan: &WritePlan) {
         self.counters.plan(plan.kind).count();
         // Parity that nobody holds does not lie.
-        let ends_doubts = !matches!(plan.kind, PlanKind::ReadModifyWrite);
-        if ends_doubts {
-            self.end_doubts(job.stripe, &plan.hull);
+        let clears_suspect_parity = !matches!(plan.kind, PlanKind::ReadModifyWrite);
+        if clears_suspect_parity {
+            self.clear_suspect_parity(job.stripe, &plan.hull);
         }
         let anew = matches!(plan.kind, PlanKind::FullStripe | PlanKind::Reconstruct);
         if anew && plan.hull == (0..self.layout.strip_bytes()) {

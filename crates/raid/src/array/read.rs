@@ -212,7 +212,7 @@ impl Array {
                 true => rebuild,
                 false => {
                     let slow = self.members.holder(self.layout.cell(piece.stripe, strip));
-                    slow.inspect(|member| member.health.note_by_peers());
+                    slow.inspect(|member| member.health.note_reconstructed());
                     rebuild.around(strip)
                 }
             }

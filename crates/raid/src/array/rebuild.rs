@@ -93,7 +93,7 @@ impl Rebuild {
     }
 
     /// Waits for whoever is slow, since it cannot be done without.
-    fn patiently(mut self) -> Rebuild {
+    fn within_deadline(mut self) -> Rebuild {
         self.slow.clear();
         self.waiting = Waiting::ToTheEnd;
         self
@@ -145,7 +145,7 @@ impl Array {
             let hull = job.hull(&unreadable);
             let plan = match self.plan_recovery(&job, &hull, &unreadable) {
                 Err(_) if !job.slow.is_empty() => {
-                    job = job.patiently();
+                    job = job.within_deadline();
                     continue;
                 }
                 plan => plan?,

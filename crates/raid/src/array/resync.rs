@@ -95,7 +95,7 @@ impl Array {
     pub(crate) async fn resync_torn(&self, stripes: Range<u64>) -> Outcome {
         for first in stripes.clone().step_by(STRIPES_AT_A_TIME as usize) {
             let batch = first..stripes.end.min(first + STRIPES_AT_A_TIME);
-            let torn = batch.map(Stripe).filter(|stripe| !self.is_vouched(*stripe));
+            let torn = batch.map(Stripe).filter(|stripe| !self.is_verified(*stripe));
             let resync = |stripe| {
                 Submission::pending(async move {
                     match self.resync_stripe(stripe).await {
@@ -177,7 +177,7 @@ impl Array {
         }
         let outcome = self.conclude_writes(&members, join_all(writes).await).await;
         if outcome.is_ok() {
-            self.end_doubts_of(stripe..=stripe);
+            self.clear_suspect_parity_of(stripe..=stripe);
         }
         outcome
     }

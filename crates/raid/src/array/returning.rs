@@ -64,7 +64,7 @@ impl Array {
             _ => return Err(ReturnError::Foreign { array: self.array_name(), device: name }),
         };
         let own = &superblock.array;
-        if own.growth.is_some() || own.roles.len() != self.layout.members() {
+        if own.reshape.is_some() || own.roles.len() != self.layout.members() {
             let cause = "it has been given more members";
             return Err(ReturnError::Unmarked { array: self.array_name(), device: name, cause });
         }

@@ -3,8 +3,8 @@
 use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{Buffer, BufferPool, Buffers, PoolConfig};
 
+use crate::deadlines::Deadlines;
 use crate::layout::Layout;
-use crate::patience::Patience;
 
 /// What an array may use of the machine, and how long it waits.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub struct Tuning {
     /// on top, for what is rebuilt onto it.
     pub scratch_bytes_max: u64,
     /// How long members are waited for; `None`: until they answer.
-    pub patience: Option<Patience>,
+    pub deadlines: Option<Deadlines>,
     pub when_full: WhenFull,
 }
 
@@ -35,7 +35,7 @@ impl Tuning {
         Tuning {
             pool,
             scratch_bytes_max: 64 << 20,
-            patience: Some(Patience::default()),
+            deadlines: Some(Deadlines::default()),
             when_full: WhenFull::FailWrite,
         }
     }

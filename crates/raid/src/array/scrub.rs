@@ -4,7 +4,7 @@
 //! not fit, the strip that would explain it is looked for, sector by sector: P and Q name one, and
 //! of three copies or more the majority is right. It is put right then. Before that checksums are
 //! asked (`verify`): those of an integrity region, where they count, and those that somebody in
-//! front of the array has (`voucher`). Otherwise nobody knows who is wrong: it is reported, and
+//! front of the array has (`verifier`). Otherwise nobody knows who is wrong: it is reported, and
 //! nothing is changed.
 //!
 //! **Not here**: stripes with a lost strip that no equation is left to check, and parity that was
@@ -174,11 +174,11 @@ impl Array {
         self.take_remainders(&strips, &mut remainders);
         let mut sums = Sums::of_parity(self, stripe);
         let misfits = remainders.blocks_not_zero(BLOCK_BYTES as usize);
-        sums.learn(self.vouched(stripe, &misfits).await.iter(), &misfits);
+        sums.learn(self.verified(stripe, &misfits).await.iter(), &misfits);
         let mut judged = self.locate_by_sums(stripe, &strips, &sums, &misfits);
         if misfits.is_empty() && judged.changed.is_empty() {
-            self.note_whole_blocks(stripe, &strips, &judged.doubtful);
-            return Ok(judged.doubtful.is_empty());
+            self.note_whole_blocks(stripe, &strips, &judged.suspect);
+            return Ok(judged.suspect.is_empty());
         }
         self.take_remainders(&strips, &mut remainders);
         let (p, q) = (remainders.p.to_vec(), remainders.q.as_ref().map(|q| q.to_vec()));
@@ -190,8 +190,8 @@ impl Array {
             let write = Request::write(self.layout.row_start(cell.row), content.clone());
             self.rewrite(cell, write).await;
         }
-        self.note_whole_blocks(stripe, &strips, &judged.doubtful);
-        Ok(judged.doubtful.is_empty())
+        self.note_whole_blocks(stripe, &strips, &judged.suspect);
+        Ok(judged.suspect.is_empty())
     }
 
     /// What the parity of a stripe lacks to be that of its data: nothing but zeros where it fits.
@@ -227,9 +227,9 @@ impl Array {
             if judged.disputed.contains(&block) {
                 continue;
             }
-            let strip = strip.filter(|it| !sums.vouches_for(strips, *it, block));
+            let strip = strip.filter(|it| !sums.verifies(strips, *it, block));
             let Some(strip) = strip else {
-                judged.doubtful.insert(block);
+                judged.suspect.insert(block);
                 self.note_finding(stripe, Trouble::Unexplained);
                 continue;
             };
@@ -256,8 +256,8 @@ impl Array {
         }
         let mut sums = Sums::of_copies(self, stripe, &copies);
         let misfits = blocks_that_differ(&copies);
-        if let [vouched] = &*self.vouched(stripe, &misfits).await {
-            sums.learn(std::iter::repeat_n(vouched, copies.len()), &misfits);
+        if let [verified] = &*self.verified(stripe, &misfits).await {
+            sums.learn(std::iter::repeat_n(verified, copies.len()), &misfits);
         }
         let mut judged = self.compare_with_sums(stripe, &copies, &sums);
         let is_like_first = |(_, copy): &(StripCell, Buffer)| bytes(copy) == bytes(&copies[0].1);
@@ -272,9 +272,9 @@ impl Array {
         }
         let are_all_there = copies.len() == self.layout.copies();
         if are_all_there {
-            self.note_whole_copies(stripe, &copies, &judged.doubtful);
+            self.note_whole_copies(stripe, &copies, &judged.suspect);
         }
-        Ok(are_all_there && judged.doubtful.is_empty())
+        Ok(are_all_there && judged.suspect.is_empty())
     }
 
     /// Whoever holds it had something else there.
@@ -324,7 +324,7 @@ impl Array {
                 continue;
             }
             let Some(right) = sectors.iter().find(|it| votes(it) * 2 > sectors.len()) else {
-                judged.doubtful.insert(block);
+                judged.suspect.insert(block);
                 let place = self.layout.stripe_start(stripe) + start as u64;
                 // What a cut left in the place of lost data matters to nobody.
                 if self.check_known(ByteRange::at(place, SECTOR_BYTES as u64)).is_ok() {
@@ -385,12 +385,12 @@ impl Array {
     /// Makes a stripe readable at the price of what nobody can know any more, and says whether that
     /// went well. What cannot be had is a finding either way.
     async fn mend_or_note(&self, stripe: Stripe) -> Result<bool, DeviceError> {
-        let mended = self.mend(stripe).await;
+        let repaired = self.mend(stripe).await;
         self.check_intact()?;
-        if !matches!(mended, Ok(0)) {
+        if !matches!(repaired, Ok(0)) {
             self.note_finding(stripe, Trouble::Unreadable);
         }
-        Ok(mended.is_ok())
+        Ok(repaired.is_ok())
     }
 
     pub(super) fn note_finding(&self, stripe: Stripe, what: Trouble) {

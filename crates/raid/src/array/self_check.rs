@@ -16,7 +16,7 @@ impl Array {
         self.absence.iter().for_each(|absence| absence.marks().self_check());
         self.integrity.iter().for_each(|it| it.self_check(self.layout.members()));
         self.guard.iter().for_each(|guard| guard.self_check(&self.layout, &self.recorder));
-        self.doubts.self_check();
+        self.suspect_parity.self_check();
         self.lost.self_check();
         self.merging.self_check();
         let present = self.members.present();
@@ -26,7 +26,7 @@ impl Array {
             assert!(stripe.0 < self.layout.stripes(), "{stripe:?} is torn, and there is none");
             assert!(!self.is_signed(*stripe), "{stripe:?} is torn, and signed as whole");
         }
-        self.growth.iter().for_each(|growth| growth.self_check(self));
+        self.reshape.iter().for_each(|reshape| reshape.self_check(self));
         self.former().into_iter().for_each(Array::self_check);
     }
 
@@ -140,7 +140,7 @@ pub(super) mod tests {
             let array = open(&runtime, &members).await;
             let (device, uuid) = (disk("m3".into()), Uuid::from_u128(0x3));
             members.push(Rc::clone(&device));
-            array.begin_growth(&[Addition { device, uuid }]).await.expect("it can grow");
+            array.begin_reshape(&[Addition { device, uuid }]).await.expect("it can grow");
             array.stop().await.expect("stopped");
             let array = open(&runtime, &members).await;
             array.grow(async || false).await.expect("a step");

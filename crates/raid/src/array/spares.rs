@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::lost::erase_lost;
 use super::{Array, Member, zero_copy};
+use crate::deadlines::in_time;
 use crate::layout::Role;
-use crate::patience::in_time;
 use crate::superblock::{FillRecord, SPARES_MAX};
 
 /// Why the members stay as they are.

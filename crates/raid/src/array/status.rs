@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::health::Health;
 use super::journal::Journal;
 use super::members::{Members, Slot};
-use super::{Array, GrowthStatus, IntegrityStatus, LostStatus, Member, ScrubReport};
+use super::{Array, IntegrityStatus, LostStatus, Member, ReshapeStatus, ScrubReport};
 use crate::journal::JournalWhen;
 use crate::layout::{Role, Weights};
 use crate::level::Level;
@@ -44,7 +44,7 @@ pub struct ArrayStatus {
     pub scrub: ScrubReport,
     /// Blocks beside which a log has still to make parity anew after an unclean stop: as long as
     /// there are any, a member that is lost takes what lies beside them with it.
-    pub doubted_blocks: u64,
+    pub suspect_parity_blocks: u64,
     /// What nobody can know any more, and that reads as errors until it is written again.
     pub lost: LostStatus,
     /// Whether an intent bitmap guards unclean stops.
@@ -54,12 +54,12 @@ pub struct ArrayStatus {
     /// The stripe journal, where there is one.
     pub journal: Option<JournalStatus>,
     /// How long members are waited for, where others can answer for them.
-    pub patience: Option<PatienceStatus>,
+    pub deadlines: Option<DeadlineStatus>,
     pub members: Vec<MemberStatus>,
     /// Devices that stand by for a member to fail.
     pub spares: Vec<SpareStatus>,
     /// How far it is on its way to more members.
-    pub growth: Option<GrowthStatus>,
+    pub reshape: Option<ReshapeStatus>,
     pub counts: PlanCounts,
 }
 
@@ -164,19 +164,19 @@ pub struct Answers {
     /// Reads that took much longer than is usual in the array.
     pub slow_reads: u64,
     /// Those of them that took longer than the longest patience.
-    pub late_reads: u64,
+    pub timed_out_reads: u64,
     /// Reads that its peers answered instead: those it was waited for in vain, and those that it
     /// was not asked for while it was slow.
-    pub reads_by_peers: u64,
+    pub reconstructed_reads: u64,
     /// Whether a slow read is under way, so that the member is read around.
     pub is_slow: bool,
     /// Whether it is taken out of use as soon as its group can lose it: it did not answer within
     /// the deadline, or was late too often.
-    pub is_given_up: bool,
+    pub is_timed_out: bool,
     /// How often it has been slow within the last ten minutes, however many reads at a time.
-    pub slow_spells: u32,
+    pub slow_events: u32,
     /// How often it has been late within the last ten minutes.
-    pub late_spells: u32,
+    pub timeouts: u32,
     /// What half of its newest reads took no longer than, of a sample; nothing where they are
     /// answered at once.
     pub typical_read_us: Option<u64>,
@@ -186,13 +186,13 @@ pub struct Answers {
 
 /// How long the members of an array are waited for; what is missing, until they answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PatienceStatus {
+pub struct DeadlineStatus {
     /// The longest that a read is waited for before its data comes from the peers.
-    pub read_ms: Option<u64>,
+    pub read_timeout_ms: Option<u64>,
     /// After which a member that has not answered is given up.
-    pub deadline_ms: Option<u64>,
+    pub timeout_ms: Option<u64>,
     /// Spells of lateness within ten minutes after which it is given up.
-    pub late_max: Option<u32>,
+    pub timeouts_max: Option<u32>,
 }
 
 /// Distributed spare space that stands in for a lost member.
@@ -334,26 +334,26 @@ impl Array {
             initialising: self.initialising.get(),
             scrubbing: self.scrubbing.get(),
             scrub: self.scrub_report.borrow().clone(),
-            doubted_blocks: self.doubted_blocks(),
+            suspect_parity_blocks: self.suspect_parity_blocks(),
             lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
             integrity: self.integrity_status(),
             journal: record.journal.as_ref().map(|journal| self.journal_status(journal)),
-            patience: self.patience_status(),
+            deadlines: self.deadline_status(),
             members: self.member_statuses(),
             spares: self.spare_statuses(),
-            growth: self.growth_status(),
+            reshape: self.reshape_status(),
             counts: self.counters.snapshot(),
         }
     }
 
-    fn patience_status(&self) -> Option<PatienceStatus> {
-        let patience = self.patience().filter(|_| self.layout.redundancy() > 0)?;
+    fn deadline_status(&self) -> Option<DeadlineStatus> {
+        let deadlines = self.deadlines().filter(|_| self.layout.redundancy() > 0)?;
         let millis = |time: Duration| time.as_millis() as u64;
-        Some(PatienceStatus {
-            read_ms: patience.read.map(millis),
-            deadline_ms: patience.deadline.map(millis),
-            late_max: patience.late_max,
+        Some(DeadlineStatus {
+            read_timeout_ms: deadlines.read.map(millis),
+            timeout_ms: deadlines.deadline.map(millis),
+            timeouts_max: deadlines.timeouts_max,
         })
     }
 

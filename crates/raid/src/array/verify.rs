@@ -34,7 +34,7 @@ pub(super) struct Sums(Vec<Vec<u32>>);
 pub(super) struct JudgedOf<T> {
     pub(super) changed: SmallVec<[T; 2]>,
     /// Blocks of which nobody knows what is right.
-    pub(super) doubtful: BTreeSet<usize>,
+    pub(super) suspect: BTreeSet<usize>,
     /// Those of them where a checksum speaks against what was found, and nothing has it.
     pub(super) disputed: BTreeSet<usize>,
 }
@@ -47,11 +47,11 @@ type Places = SmallVec<[usize; 4]>;
 
 impl<T: PartialEq> JudgedOf<T> {
     fn nothing() -> JudgedOf<T> {
-        JudgedOf { changed: SmallVec::new(), doubtful: BTreeSet::new(), disputed: BTreeSet::new() }
+        JudgedOf { changed: SmallVec::new(), suspect: BTreeSet::new(), disputed: BTreeSet::new() }
     }
 
     fn dispute(&mut self, block: usize) {
-        self.doubtful.insert(block);
+        self.suspect.insert(block);
         self.disputed.insert(block);
     }
 
@@ -85,24 +85,24 @@ impl Sums {
     /// nothing was known.
     pub(super) fn learn<'a>(
         &mut self,
-        vouched: impl Iterator<Item = &'a Vec<u32>>,
+        verified: impl Iterator<Item = &'a Vec<u32>>,
         misfits: &BTreeSet<usize>,
     ) {
-        for (place, vouched) in vouched.enumerate() {
+        for (place, verified) in verified.enumerate() {
             if self.0.len() <= place {
-                self.0.push(vec![NO_SUM; vouched.len()]);
+                self.0.push(vec![NO_SUM; verified.len()]);
             }
             let known = &mut self.0[place];
             for block in misfits {
                 if known[*block] == NO_SUM {
-                    known[*block] = vouched[*block];
+                    known[*block] = verified[*block];
                 }
             }
         }
     }
 
     /// Whether a strip is, in this block, what it ought to be.
-    pub(super) fn vouches_for(&self, strips: &Strips, strip: Strip, block: usize) -> bool {
+    pub(super) fn verifies(&self, strips: &Strips, strip: Strip, block: usize) -> bool {
         let place = strips.iter().position(|(read, _)| read.strip == strip);
         place.is_some_and(|place| self.is_right(place, block, &block_of(&strips[place].1, block)))
     }
@@ -304,13 +304,13 @@ impl Array {
         &self,
         stripe: Stripe,
         strips: &Strips,
-        doubtful: &BTreeSet<usize>,
+        suspect: &BTreeSet<usize>,
     ) {
         if self.integrity.is_some() {
             for (read, content) in strips {
                 let content = content.as_single().expect("scratch memory is contiguous");
                 let cell = self.layout.cell(stripe, read.strip);
-                self.note_sums(stripe, cell, sums(content, doubtful));
+                self.note_sums(stripe, cell, sums(content, suspect));
             }
         }
     }
@@ -320,11 +320,11 @@ impl Array {
         &self,
         stripe: Stripe,
         copies: &Copies,
-        doubtful: &BTreeSet<usize>,
+        suspect: &BTreeSet<usize>,
     ) {
         if self.integrity.is_some() {
             for (cell, content) in copies {
-                self.note_sums(stripe, *cell, sums(content, doubtful));
+                self.note_sums(stripe, *cell, sums(content, suspect));
             }
         }
     }
@@ -342,8 +342,8 @@ fn block_of(content: &Buffers, block: usize) -> Buffer {
 /// The checksums of the blocks of a strip; `None` for doubtful ones.
 fn sums<'a>(
     content: &'a Buffer,
-    doubtful: &'a BTreeSet<usize>,
+    suspect: &'a BTreeSet<usize>,
 ) -> impl Iterator<Item = Option<u32>> + 'a {
     let blocks = bytes(content).chunks_exact(BLOCK).enumerate();
-    blocks.map(|(block, content)| (!doubtful.contains(&block)).then(|| sum_of(content)))
+    blocks.map(|(block, content)| (!suspect.contains(&block)).then(|| sum_of(content)))
 }

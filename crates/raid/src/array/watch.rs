@@ -9,7 +9,7 @@
 //! what is typical of its member; of a slow one the ticks say it.
 //!
 //! **Invariants**: a device is avoided as long as one of its slow reads is under way.
-//! **Not here**: what follows for the array (`operation`), how long is too long (`patience`).
+//! **Not here**: what follows for the array (`operation`), how long is too long (`deadlines`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use headpond_block::{Instant, RequestKind, Runtime};
 
 use super::health::Health;
-use crate::patience::{Patience, TICKS_OF_READ, Ticks, Usual};
+use crate::deadlines::{Deadlines, TICKS_OF_READ, Ticks, Usual};
 
 /// The watch of one array; its task ends with it.
 pub(super) struct Watch {
@@ -30,7 +30,7 @@ pub(super) struct Watch {
 
 struct Shared {
     runtime: Runtime,
-    patience: Cell<Option<Patience>>,
+    deadlines: Cell<Option<Deadlines>>,
     now: Cell<Ticks>,
     usual: Cell<Usual>,
     entries: RefCell<Vec<Entry>>,
@@ -59,7 +59,7 @@ struct Limits {
     late: Ticks,
     deadline: Ticks,
     at: Instant,
-    patience: Patience,
+    deadlines: Deadlines,
 }
 
 /// An operation's place in the watch, until its device has answered.
@@ -79,10 +79,10 @@ pub(super) enum Verdict {
 }
 
 impl Watch {
-    pub(super) fn new(runtime: Runtime, patience: Option<Patience>) -> Watch {
+    pub(super) fn new(runtime: Runtime, deadlines: Option<Deadlines>) -> Watch {
         let shared = Shared {
             runtime,
-            patience: Cell::new(patience),
+            deadlines: Cell::new(deadlines),
             now: Cell::new(0),
             usual: Cell::default(),
             entries: RefCell::default(),
@@ -93,12 +93,12 @@ impl Watch {
         Watch { shared: Rc::new(shared), alive: Rc::new(()) }
     }
 
-    pub(super) fn patience(&self) -> Option<Patience> {
-        self.shared.patience.get()
+    pub(super) fn deadlines(&self) -> Option<Deadlines> {
+        self.shared.deadlines.get()
     }
 
-    pub(super) fn set_patience(&self, patience: Option<Patience>) {
-        if self.shared.patience.replace(patience) == patience {
+    pub(super) fn set_deadlines(&self, deadlines: Option<Deadlines>) {
+        if self.shared.deadlines.replace(deadlines) == deadlines {
             return;
         }
         // Ticks have another length now: nobody is blamed for those that were shorter.
@@ -109,11 +109,11 @@ impl Watch {
 
     /// How long the oldest operation has been under way on a device, in whole ticks.
     pub(super) fn longest(&self, health: &Rc<Health>) -> Duration {
-        let Some(patience) = self.patience() else { return Duration::ZERO };
+        let Some(deadlines) = self.deadlines() else { return Duration::ZERO };
         let (now, entries) = (self.shared.now.get(), self.shared.entries.borrow());
         let of_it = |entry: &&Entry| entry.health.as_ref().is_some_and(|it| Rc::ptr_eq(it, health));
         let oldest = entries.iter().filter(of_it).map(|entry| now - entry.since).max();
-        patience.tick() * u32::try_from(oldest.unwrap_or(0)).unwrap_or(u32::MAX)
+        deadlines.tick() * u32::try_from(oldest.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
     /// Has `tell` called whenever a device is found hung, or late too often.
@@ -157,7 +157,7 @@ impl Watch {
             waker: None,
         };
         let index = self.shared.keep(entry);
-        if self.patience().is_some() && !self.shared.is_looking.replace(true) {
+        if self.deadlines().is_some() && !self.shared.is_looking.replace(true) {
             let look = look(Rc::downgrade(&self.shared), Rc::downgrade(&self.alive));
             drop(self.shared.runtime.spawn(look));
         }
@@ -232,25 +232,25 @@ impl Shared {
             return Some(self.runtime.now().since(began));
         }
         let ticks = (self.now.get() - entry.since) as u32;
-        entry.is_slow.then(|| self.patience.get().map(|patience| patience.tick() * ticks))?
+        entry.is_slow.then(|| self.deadlines.get().map(|deadlines| deadlines.tick() * ticks))?
     }
 
     /// One tick later. Whether there is anything to look at again.
-    fn tick(&self, patience: Patience) -> bool {
+    fn tick(&self, deadlines: Deadlines) -> bool {
         let now = self.now.get() + 1;
         self.now.set(now);
         let usual = self.usual.get();
-        let longest = patience.read_ticks();
+        let longest = deadlines.read_ticks();
         let late = usual.lateness(longest);
-        let deadline = patience.deadline_ticks();
+        let deadline = deadlines.deadline_ticks();
         let at = self.runtime.now();
         let (mut goes_on, mut is_any_hung) = (false, false);
         let mut wakers = Vec::new();
         for entry in self.entries.borrow_mut().iter_mut() {
             let Some(health) = entry.health.clone() else { continue };
-            let slow = usual.patience(health.motion(), longest);
+            let slow = usual.deadlines(health.motion(), longest);
             let was_condemned = health.is_condemned();
-            entry.age(&health, now, &Limits { slow, late, deadline, at, patience });
+            entry.age(&health, now, &Limits { slow, late, deadline, at, deadlines });
             is_any_hung |= !was_condemned && health.is_condemned();
             if entry.is_slow || entry.is_expired || health.is_condemned() {
                 wakers.extend(entry.waker.clone());
@@ -266,16 +266,16 @@ impl Shared {
 
 impl Entry {
     fn age(&mut self, health: &Health, now: Ticks, limits: &Limits) {
-        let Limits { slow, late, deadline, at, ref patience } = *limits;
+        let Limits { slow, late, deadline, at, ref deadlines } = *limits;
         let age = now - self.since;
         let is_read = self.kind == RequestKind::Read;
         if is_read && !self.is_slow && age >= slow {
             self.is_slow = true;
-            health.note_slow(at, patience);
+            health.note_slow(at, deadlines);
         }
         if is_read && self.is_slow && !self.is_late && age >= late {
             self.is_late = true;
-            health.note_late(at, patience);
+            health.note_late(at, deadlines);
         }
         let is_flush = self.kind == RequestKind::Flush;
         let deadline = if is_flush { deadline.saturating_mul(2) } else { deadline };
@@ -290,17 +290,17 @@ impl Entry {
 async fn look(watch: Weak<Shared>, alive: Weak<()>) {
     let mut idle = 0;
     while idle < 2 {
-        let Some((runtime, patience)) =
-            watch.upgrade().and_then(|watch| Some((watch.runtime.clone(), watch.patience.get()?)))
+        let Some((runtime, deadlines)) =
+            watch.upgrade().and_then(|watch| Some((watch.runtime.clone(), watch.deadlines.get()?)))
         else {
             break;
         };
-        runtime.sleep(patience.tick()).await;
+        runtime.sleep(deadlines.tick()).await;
         if alive.strong_count() == 0 {
             return;
         }
         let Some(watch) = watch.upgrade() else { return };
-        idle = if watch.tick(patience) { 0 } else { idle + 1 };
+        idle = if watch.tick(deadlines) { 0 } else { idle + 1 };
     }
     if let Some(watch) = watch.upgrade() {
         watch.is_looking.set(false);
@@ -332,7 +332,7 @@ mod tests {
             ("what is late is slow", |(it, ..)| it.shared.entries.borrow_mut()[1].is_late = true),
             ("for what is slow", |(it, ..)| it.shared.entries.borrow_mut()[1].is_slow = true),
             ("for what is slow", |(_, device, _)| {
-                device.note_slow(Instant::START, &Patience::default());
+                device.note_slow(Instant::START, &Deadlines::default());
             }),
         ];
         assert_trips(make, |(it, device, _)| it.self_check([device].into_iter()), &breaks);

@@ -116,7 +116,7 @@ impl Array {
         let lease = pass.leave(&members, &outcomes);
         let outcome = self.conclude_writes(&members, outcomes).await;
         if outcome.is_ok() && request.kind == RequestKind::WriteZeroes {
-            self.end_doubts_of(stripes.clone());
+            self.clear_suspect_parity_of(stripes.clone());
         }
         if let Some(lease) = lease {
             // It stays in the journal for as long as its first stripe is not written over.

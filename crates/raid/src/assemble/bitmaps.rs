@@ -35,7 +35,7 @@ pub(super) async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound 
 /// of the other shape.
 pub(super) async fn unsigned(verdict: &Verdict, layout: &Layout) -> Vec<Range<u64>> {
     match verdict.record.integrity_region_stripes {
-        Some(_) if verdict.record.growth.is_some() => {
+        Some(_) if verdict.record.reshape.is_some() => {
             std::iter::once(0..layout.stripes()).collect()
         }
         Some(region) => marked_regions(verdict, layout, Bitmap::Unsigned, region).await,

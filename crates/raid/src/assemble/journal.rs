@@ -6,10 +6,10 @@ use headpond_block::{BlockDevice, DeviceError, Runtime};
 
 use super::{AssembleError, AssembleOptions, judge::Verdict};
 use crate::array::{Contents, Guarded, Journal, Walk, read_journal_label};
+use crate::deadlines::in_time;
 use crate::journal::label::{Label, LabelError, RING_OFFSET};
 use crate::journal::{bytes_min, record_bytes_max};
 use crate::layout::Layout;
-use crate::patience::in_time;
 use crate::superblock::{JournalRecord, RecordedState};
 
 /// The label on a device, or why there is none.
@@ -87,7 +87,7 @@ async fn named_or_first(
     options: &AssembleOptions,
     journal: &JournalRecord,
 ) -> Option<(Rc<dyn BlockDevice>, Looked)> {
-    let deadline = options.tuning.patience.and_then(|patience| patience.deadline);
+    let deadline = options.tuning.deadlines.and_then(|deadlines| deadlines.deadline);
     let mut first = None;
     for device in &options.journals {
         let looked_at = Rc::clone(device);
@@ -152,9 +152,9 @@ impl Found {
         runtime: &Runtime,
         layout: &Layout,
         options: &AssembleOptions,
-        (is_sound, vouched): (bool, u128),
+        (is_sound, verified): (bool, u128),
     ) -> Guarded {
-        let deadline = options.tuning.patience.and_then(|patience| patience.deadline);
+        let deadline = options.tuning.deadlines.and_then(|deadlines| deadlines.deadline);
         let journal = match self {
             Found::Usable { device, label, .. } => {
                 let most = record_bytes_max(layout);
@@ -162,6 +162,6 @@ impl Found {
             }
             Found::NotWanted | Found::Lost(_) => None,
         };
-        Guarded { journal, is_sound, vouched }
+        Guarded { journal, is_sound, verified }
     }
 }

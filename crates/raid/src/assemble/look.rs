@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{AssembleError, Candidate};
 use crate::array::{Inspection, inspect};
 use crate::create::journal_of;
-use crate::patience::{Patience, in_time};
+use crate::deadlines::{Deadlines, in_time};
 
 /// What is on a device, or why that cannot be told.
 pub type Look = (Rc<dyn BlockDevice>, Result<Inspection, DeviceError>);
@@ -21,29 +21,29 @@ pub type Look = (Rc<dyn BlockDevice>, Result<Inspection, DeviceError>);
 pub async fn inspect_all(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
-    patience: Option<Patience>,
+    deadlines: Option<Deadlines>,
 ) -> Vec<Look> {
     let look = |device: Rc<dyn BlockDevice>| async move { inspect(&*device).await };
-    look_at_all(runtime, devices, patience, look).await
+    look_at_all(runtime, devices, deadlines, look).await
 }
 
 /// The arrays whose stripe journals devices are, likewise.
 pub async fn journals_of(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
-    patience: Option<Patience>,
+    deadlines: Option<Deadlines>,
 ) -> Vec<(Rc<dyn BlockDevice>, Result<Option<Uuid>, DeviceError>)> {
     let look = |device: Rc<dyn BlockDevice>| async move { journal_of(&*device).await };
-    look_at_all(runtime, devices, patience, look).await
+    look_at_all(runtime, devices, deadlines, look).await
 }
 
 async fn look_at_all<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
-    patience: Option<Patience>,
+    deadlines: Option<Deadlines>,
     look: impl Fn(Rc<dyn BlockDevice>) -> F,
 ) -> Vec<(Rc<dyn BlockDevice>, Result<T, DeviceError>)> {
-    let deadline = patience.and_then(|patience| patience.deadline);
+    let deadline = deadlines.and_then(|deadlines| deadlines.deadline);
     let look = |device: &Rc<dyn BlockDevice>| -> JoinHandle<Result<T, DeviceError>> {
         let (beside, name, look) =
             (runtime.clone(), device.name().clone(), look(Rc::clone(device)));
@@ -62,11 +62,11 @@ pub(super) async fn look_at(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
     wanted: Option<Uuid>,
-    patience: Option<Patience>,
+    deadlines: Option<Deadlines>,
 ) -> Result<(Vec<Candidate>, Vec<DeviceError>), AssembleError> {
     let (mut candidates, mut unreadable) = (Vec::new(), Vec::new());
     let mut wanted = wanted;
-    for (device, look) in inspect_all(runtime, devices, patience).await {
+    for (device, look) in inspect_all(runtime, devices, deadlines).await {
         let name = device.name().clone();
         let superblock = match look {
             Ok(Inspection::Member(superblock)) => *superblock,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     ArrayRecord, DATA_OFFSET_MIN, DecodeError, FillRecord, INTENT_BYTES, INTENT_OFFSET,
-    JournalRecord, NAME_BYTES_MAX, RecordedGrowth, RecordedParity, RecordedState, RecordedWork,
+    JournalRecord, NAME_BYTES_MAX, RecordedParity, RecordedReshape, RecordedState, RecordedWork,
     RoleRecord, RoleState, SPARES_MAX, STAGE_BYTES, SUPERBLOCK_BYTES, SpareRecord, Superblock,
     VERSION,
 };
@@ -21,7 +21,7 @@ use crate::layout::{
 use crate::level::Level;
 use codes::{parity_code, role_code, rotation, state_code};
 use features::{
-    FEATURE_DECLUSTERED, FEATURE_GROWTH, FEATURE_INTEGRITY, FEATURE_JOURNAL, FEATURE_LOST_BLOCKS,
+    FEATURE_DECLUSTERED, FEATURE_INTEGRITY, FEATURE_JOURNAL, FEATURE_LOST_BLOCKS, FEATURE_RESHAPE,
     FEATURE_WEIGHTS, FEATURES, features,
 };
 
@@ -65,7 +65,7 @@ mod at {
     pub const OWNER: usize = 256;
     pub const INITIALISED: usize = 272;
     pub const SCRUBBED: usize = 280;
-    pub const GROWTH: usize = 288;
+    pub const RESHAPE: usize = 288;
     pub const STAGED_ROWS: usize = 292;
     pub const MOVED_ROWS: usize = 296;
     pub const WEIGHTS: usize = 304;
@@ -155,7 +155,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     page.put_declustering(array);
     page.put(at::WEIGHTS, array.weights.as_ref().map_or(&[], Weights::as_slice));
     page.put_journal(array);
-    page.put_growth(array);
+    page.put_reshape(array);
     let Page(mut bytes) = page;
     let sum = checksum::with_hole(&bytes, at::CHECKSUM);
     bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
@@ -212,12 +212,12 @@ impl Page {
         self.put(at::JOURNAL_LOST, &[u8::from(journal.is_lost)]);
     }
 
-    fn put_growth(&mut self, array: &ArrayRecord) {
-        match array.growth {
+    fn put_reshape(&mut self, array: &ArrayRecord) {
+        match array.reshape {
             None => {}
-            Some(RecordedGrowth::Former) => self.put(at::GROWTH, &[1]),
-            Some(RecordedGrowth::Next { moved_rows, staged_rows }) => {
-                self.put(at::GROWTH, &[2]);
+            Some(RecordedReshape::Former) => self.put(at::RESHAPE, &[1]),
+            Some(RecordedReshape::Next { moved_rows, staged_rows }) => {
+                self.put(at::RESHAPE, &[2]);
                 self.put(at::STAGED_ROWS, &(staged_rows as u32).to_le_bytes());
                 self.put(at::MOVED_ROWS, &moved_rows.to_le_bytes());
             }
@@ -297,7 +297,7 @@ impl Fields<'_> {
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
             has_lost_blocks: self.u64(at::INCOMPAT) & FEATURE_LOST_BLOCKS != 0,
             journal: self.journal()?,
-            growth: self.growth()?,
+            reshape: self.reshape()?,
         };
         self.check_shape(&array)?;
         Ok(array)
@@ -318,7 +318,7 @@ impl Fields<'_> {
         expect("copies", self.u8(at::COPIES).into(), layout.copies() as u64)?;
         expect("rotation", self.u8(at::ROTATION).into(), rotation(array).into())?;
         self.check_lent(array)?;
-        self.check_growth(array, &layout)?;
+        self.check_reshape(array, &layout)?;
         let stripes = layout.stripes();
         if let Some(region) = array.intent_region_stripes.filter(|it| !intent::covers(stripes, *it))
         {
@@ -381,14 +381,14 @@ impl Fields<'_> {
 
     /// Only arrays without declustering, weights and journal are grown, and with redundancy those
     /// that have an intent bitmap.
-    fn check_growth(&self, array: &ArrayRecord, layout: &Layout) -> Result<(), DecodeError> {
-        let Some(growth) = array.growth else { return Ok(()) };
+    fn check_reshape(&self, array: &ArrayRecord, layout: &Layout) -> Result<(), DecodeError> {
+        let Some(reshape) = array.reshape else { return Ok(()) };
         let is_marked = layout.redundancy() == 0 || array.intent_region_stripes.is_some();
         let has_fixed_shape = array.declustering.is_some() || array.weights.is_some();
         if has_fixed_shape || array.journal.is_some() || !is_marked {
-            return Err(impossible("growth", self.u8(at::GROWTH).into()));
+            return Err(impossible("growth", self.u8(at::RESHAPE).into()));
         }
-        let RecordedGrowth::Next { moved_rows, staged_rows } = growth else { return Ok(()) };
+        let RecordedReshape::Next { moved_rows, staged_rows } = reshape else { return Ok(()) };
         if moved_rows > layout.rows() {
             return Err(impossible("moved rows", moved_rows));
         }
@@ -415,13 +415,13 @@ impl Fields<'_> {
         }
     }
 
-    fn growth(&self) -> Result<Option<RecordedGrowth>, DecodeError> {
-        if self.u64(at::INCOMPAT) & FEATURE_GROWTH == 0 {
+    fn reshape(&self) -> Result<Option<RecordedReshape>, DecodeError> {
+        if self.u64(at::INCOMPAT) & FEATURE_RESHAPE == 0 {
             return Ok(None);
         }
-        match self.u8(at::GROWTH) {
-            1 => Ok(Some(RecordedGrowth::Former)),
-            2 => Ok(Some(RecordedGrowth::Next {
+        match self.u8(at::RESHAPE) {
+            1 => Ok(Some(RecordedReshape::Former)),
+            2 => Ok(Some(RecordedReshape::Next {
                 moved_rows: self.u64(at::MOVED_ROWS),
                 staged_rows: self.u32(at::STAGED_ROWS).into(),
             })),

@@ -118,9 +118,9 @@ impl Story {
         assert!(whole(&self.array).await == expected, "the whole array");
     }
 
-    async fn fill_slots(&self, patience: u64) {
+    async fn fill_slots(&self, deadlines: u64) {
         for role in self.array.lent_roles() {
-            let go_on = async || self.random.below(patience) > 0;
+            let go_on = async || self.random.below(deadlines) > 0;
             let fill = async {
                 self.array.fill_slot(role, go_on).await.unwrap();
                 Ok(())
@@ -129,10 +129,10 @@ impl Story {
         }
     }
 
-    async fn fill_devices(&mut self, patience: u64) {
+    async fn fill_devices(&mut self, deadlines: u64) {
         for role in self.array.filling_roles() {
             let before = RefCell::new(None);
-            let go_on = async || self.random.below(patience) > 0;
+            let go_on = async || self.random.below(deadlines) > 0;
             let fill = async {
                 if let Filled::Whole { before: old } = self.array.fill(role, go_on).await.unwrap() {
                     before.replace(old);

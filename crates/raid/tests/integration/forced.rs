@@ -185,7 +185,7 @@ fn without_an_intent_bitmap_everything_is_unvouched_and_has_to_be_accepted() {
             open(&runtime, devices, force).await.map(|assembled| assembled.warnings)
         };
         let refused = attempt(Force::GiveUp).await.unwrap_err();
-        assert!(matches!(refused, AssembleError::UnvouchedEverywhere { .. }), "{refused}");
+        assert!(matches!(refused, AssembleError::UnverifiedEverywhere { .. }), "{refused}");
         let warnings = attempt(Force::AcceptParity).await.unwrap();
         assert!(warnings.contains(&Warning::ParityAccepted { lost: 1 }));
     });

@@ -316,7 +316,7 @@ async fn begin_to_grow(mut devices: Devices) {
     let device = devices.pop().expect("a spare disk");
     let array = attempt(devices).await.expect("assembled").array;
     let addition = headpond_raid::Addition { device, uuid: Uuid::from_u128(9) };
-    array.begin_growth(&[addition]).await.expect("nothing speaks against it");
+    array.begin_reshape(&[addition]).await.expect("nothing speaks against it");
     array.stop().await.expect("stopped");
 }
 

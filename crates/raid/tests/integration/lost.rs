@@ -347,7 +347,7 @@ fn a_read_that_was_under_way_when_its_sector_was_lost_does_not_show_what_stands_
             let slow = devices[place.index()].clone();
             devices[place.index()] =
                 Rc::new(FaultDevice::new(slow, control.clone(), runtime.clone()));
-            let tuning = Tuning { patience: None, ..Tuning::default() };
+            let tuning = Tuning { deadlines: None, ..Tuning::default() };
             let options = AssembleOptions { tuning, ..AssembleOptions::default() };
             story.array = assemble(&runtime, devices, options).await.unwrap().array;
             story.array.fail(other).await.unwrap();

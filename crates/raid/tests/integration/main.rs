@@ -2,13 +2,11 @@
 //! tests share the processors.
 
 mod copies;
+mod deadlines;
 mod declustered;
-mod doubts;
 mod equalised;
 mod failures;
 mod forced;
-mod growth;
-mod growth_cuts;
 mod histories;
 mod images;
 mod integrity;
@@ -21,11 +19,13 @@ mod lost_cuts;
 mod merge;
 mod mirrors;
 mod model;
-mod patience;
+mod reshape;
+mod reshape_cuts;
 mod returning;
 mod scrub;
 mod spares;
 mod starts;
 mod support;
-mod voucher;
+mod suspect_parity;
+mod verifier;
 mod weighted;

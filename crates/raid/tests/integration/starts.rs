@@ -284,7 +284,7 @@ fn devices_that_hang_are_waited_for_side_by_side_and_then_done_without_and_named
             given[hung] = Rc::new(FaultDevice::new(device, control, runtime.clone()));
         }
         let (options, begun) = (AssembleOptions::default(), runtime.now());
-        let deadline = options.tuning.patience.unwrap().deadline.unwrap();
+        let deadline = options.tuning.deadlines.unwrap().deadline.unwrap();
         let assembled = assemble(&runtime, given, options).await.unwrap();
         let waited = runtime.now().since(begun);
         assert!(waited >= deadline && waited < deadline * 3 / 2, "{waited:?} of {deadline:?}");

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::offence::Offence;
 use crate::steps::Step;
 use headpond_raid::Level;
-use headpond_volume::Pace;
+use headpond_volume::BackgroundRate;
 use headpond_witness::Workload;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Case<'_> {
             return Ok(Next::Live);
         }
         let next = self.live_aside(aside, |case| case.add_and_drop(machine));
-        machine.pace.set(Pace::default());
+        machine.pace.set(BackgroundRate::default());
         self.absent.members.clear();
         next
     }
@@ -42,7 +42,7 @@ impl Case<'_> {
             }
             machine.take_new_count();
         }
-        machine.pace.set(Pace::default());
+        machine.pace.set(BackgroundRate::default());
         let next = self.make_whole(machine)?;
         machine.take_new_count();
         Ok(next)

@@ -79,7 +79,7 @@ impl Case<'_> {
     fn draw_workload(&mut self, machine: &Machine, is_severe: bool) -> Workload {
         let random = &mut self.random;
         let is_logged = machine.names_cache.get()
-            && self.settings.mode.makes_dirt()
+            && self.settings.mode.is_write_back()
             && self.settings.seq_cutoff.policy == CutoffPolicy::Never
             && self.settings.promotion.policy == PromotionPolicy::Always
             && self.settings.classes == ClassSetting::None

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::offence::Offence;
 use crate::steps::Step;
 use headpond_sim::Random;
-use headpond_volume::{Pace, Size};
+use headpond_volume::{BackgroundRate, Size};
 use headpond_witness::Workload;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Case<'_> {
             return Ok(Next::Live);
         }
         let next = self.live_aside(aside, |case| case.live_until_grown(machine));
-        machine.pace.set(Pace::default());
+        machine.pace.set(BackgroundRate::default());
         next
     }
 
@@ -49,9 +49,9 @@ impl Case<'_> {
             }
             self.take_new_shape(machine);
         }
-        match self.end_growth(machine)? {
+        match self.end_reshape(machine)? {
             // Nothing is signed any more.
-            Next::Live if !machine.growth.may_be_under_way() => self.live_signing(machine),
+            Next::Live if !machine.reshape.may_be_under_way() => self.live_signing(machine),
             next => Ok(next),
         }
     }
@@ -91,12 +91,12 @@ impl Case<'_> {
     }
 
     /// What has not ended by now does, and the array has its new size in the life after that.
-    fn end_growth(&mut self, machine: &mut Machine) -> Result<Next, Offence> {
+    fn end_reshape(&mut self, machine: &mut Machine) -> Result<Next, Offence> {
         for _ in 0..2 {
-            machine.pace.set(Pace::default());
+            machine.pace.set(BackgroundRate::default());
             let workload = self.draw_growing(machine, 0).workload;
-            let steps = match machine.growth.may_be_under_way() {
-                true => vec![(Duration::ZERO, Step::AwaitGrowth)],
+            let steps = match machine.reshape.may_be_under_way() {
+                true => vec![(Duration::ZERO, Step::AwaitReshape)],
                 false => Vec::new(),
             };
             let quiet = self.quiet(self.settings.clone());
@@ -134,7 +134,13 @@ pub(super) fn draw_late_cut(random: &mut Random) -> Cut {
 }
 
 /// Such that moving takes one life, or several.
-pub(super) fn draw_pace(random: &mut Random) -> Pace {
-    let slow = |rate| Pace { floor: Size(rate), ceiling: Some(Size(rate)) };
-    *random.pick(&[Pace::default(), slow(16 << 20), slow(4 << 20), slow(1 << 20), slow(256 << 10)])
+pub(super) fn draw_pace(random: &mut Random) -> BackgroundRate {
+    let slow = |rate| BackgroundRate { min: Size(rate), max: Some(Size(rate)) };
+    *random.pick(&[
+        BackgroundRate::default(),
+        slow(16 << 20),
+        slow(4 << 20),
+        slow(1 << 20),
+        slow(256 << 10),
+    ])
 }

@@ -102,7 +102,7 @@ pub(super) fn flush_that_the_core_refuses_makes_nothing_clean() {
             assert_eq!(scene.cache().dirty_bytes, 4096);
             let alert = scene.alert(AlertKind::ArrayWriteErrors);
             assert_eq!(alert.at_risk.bytes, 4096, "{alert}");
-            assert!(alert.to_do.contains("headpond flush"), "{alert}");
+            assert!(alert.action.contains("headpond flush"), "{alert}");
             scene.expect(3, 1).await;
         });
         rig.cut(seed);
@@ -301,7 +301,7 @@ pub(super) fn full_member_fails_writes_and_nothing_else() {
         assert!(scene.volume.clean_all().await.is_err());
         assert_eq!(scene.cache().dirty_bytes, 4096);
         let told = scene.alert(AlertKind::ArrayWriteErrors);
-        assert!(told.at_risk.blocks == 1 && told.to_do.contains("headpond flush"), "{told}");
+        assert!(told.at_risk.blocks == 1 && told.action.contains("headpond flush"), "{told}");
         scene.expect(3, 1).await;
         scene.expect(100, 0).await;
         let past = headpond_volume::SettingChange::new("mode", Mode::PassThrough);

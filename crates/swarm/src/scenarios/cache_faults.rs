@@ -29,12 +29,12 @@ pub(super) fn cache_that_vanishes_clean_costs_nothing_and_the_volume_stays_onlin
         scene.expect(3, 2).await;
         let failed = scene.alert(AlertKind::CacheFailed);
         assert_eq!((scene.cache().failed, failed.at_risk.blocks), (true, 0), "{failed}");
-        assert!(failed.to_do.contains("cache detach"), "{failed}");
+        assert!(failed.action.contains("cache detach"), "{failed}");
     });
     rig.cut(1);
     let refused = rig.refusal();
     assert!(is_stale(&refused), "{refused}");
-    assert!(refused.alert("v").to_do.contains("headpond serve v --force"), "{refused}");
+    assert!(refused.alert("v").action.contains("headpond serve v --force"), "{refused}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         scene.expect(3, 2).await;
@@ -59,7 +59,7 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
         assert!(scene.read(4).await.is_err(), "never what the core has");
         let failed = scene.alert(AlertKind::CacheFailed);
         assert_eq!(failed.at_risk.blocks, 1, "block 4: {failed}");
-        assert!(failed.to_do.contains("headpond flush") && failed.to_do.contains("--force"));
+        assert!(failed.action.contains("headpond flush") && failed.action.contains("--force"));
         assert!(scene.flush().await.is_err(), "what was acknowledged is not all stable");
         scene.write(4, 2).await.expect("all of it is new");
         scene.flush().await.expect("now it is");
@@ -70,7 +70,7 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
     rig.absent.cache = true;
     let refused = rig.refusal();
     assert!(matches!(refused, OpenError::NoCacheDevice { .. }), "{refused}");
-    assert!(refused.alert("v").to_do.contains("bring the cache back"));
+    assert!(refused.alert("v").action.contains("bring the cache back"));
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         for (block, byte) in [(100, 5), (3, 2), (4, 2)] {
@@ -181,7 +181,7 @@ pub(super) fn clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_
         scene.expect(3, 1).await;
         assert_eq!(scene.volume.stats().slices[0].counters.errors.cache_read, 1);
         let told = scene.alert(AlertKind::CacheReadErrors);
-        assert!(told.at_risk.blocks == 0 && told.to_do.contains("cache scrub"), "{told}");
+        assert!(told.at_risk.blocks == 0 && told.action.contains("cache scrub"), "{told}");
         scene.expect(3, 1).await;
         scene.volume.reset_stats();
         assert!(scene.volume.status().alerts.is_empty(), "as the alert says");
@@ -198,8 +198,8 @@ pub(super) fn cache_that_errs_too_often_is_mistrusted_until_a_mode_is_set() {
             scene.write(block, 1).await.expect("goes to the core");
         }
         let told = scene.alert(AlertKind::CacheFallback);
-        assert!(told.happened.contains("3 errors within 60 s"), "{told}");
-        assert!(told.to_do.contains("set swarm mode=write-back"), "{told}");
+        assert!(told.cause.contains("3 errors within 60 s"), "{told}");
+        assert!(told.action.contains("set swarm mode=write-back"), "{told}");
         scene.expect(4, 1).await;
         scene.write(8, 1).await.expect("goes to the core");
         assert!(scene.cache().in_fallback && !scene.cache().failed);
@@ -226,7 +226,7 @@ pub(super) fn dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_
         assert!(scene.read(3).await.is_err(), "and stays one");
         let told = scene.alert(AlertKind::DirtyUnreadable);
         assert_eq!((told.at_risk.blocks, told.at_risk.bytes), (1, 4096), "{told}");
-        assert!(told.happened.contains("could not give 1 blocks"), "{told}");
+        assert!(told.cause.contains("could not give 1 blocks"), "{told}");
         scene.expect(4, 1).await;
         scene.volume.reset_stats();
         assert_eq!(scene.alert(AlertKind::DirtyUnreadable), told, "no reset makes it readable");
@@ -249,7 +249,7 @@ pub(super) fn write_that_the_cache_refuses_goes_to_the_core_and_nothing_older_co
             scene.expect(3, 2).await;
             assert!(!scene.cache().failed, "one error is not its end");
             let told = scene.alert(AlertKind::CacheWriteErrors);
-            assert!(told.to_do.contains("cache replace"), "{told}");
+            assert!(told.action.contains("cache replace"), "{told}");
         });
         rig.cut(seed);
         rig.live(async |scene| scene.expect(3, 2).await);
@@ -270,8 +270,8 @@ pub(super) fn cache_full_of_dirty_data_says_so_until_there_is_room_again() {
             scene.volume.submit(write).await.expect("is taken, by the cache or the array");
         }
         let full = scene.alert(AlertKind::CacheFull);
-        assert!(full.at_risk.bytes == 0 && full.to_do.contains("cleaning=stripe"), "{full}");
-        assert!(scene.volume.stats().slices[0].counters.bypass.full_of_dirty >= 10);
+        assert!(full.at_risk.bytes == 0 && full.action.contains("cleaning=stripe"), "{full}");
+        assert!(scene.volume.stats().slices[0].counters.bypass.dirty_limit >= 10);
         scene.volume.clean_all().await.expect("cleans");
         assert!(scene.volume.status().alerts.is_empty());
     });
@@ -293,7 +293,7 @@ pub(super) fn silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core
         assert!(scene.volume.clean_all().await.is_err(), "garbage does not reach the core");
         assert!(scene.volume.stats().slices[0].counters.errors.cache_checksum > 0);
         let told = scene.alert(AlertKind::CacheCorruption);
-        assert!(told.at_risk.blocks == 1 && told.to_do.contains("cache scrub"), "{told}");
+        assert!(told.at_risk.blocks == 1 && told.action.contains("cache scrub"), "{told}");
         assert_eq!(scene.alert(AlertKind::DirtyUnreadable).at_risk.blocks, 1);
     });
     rig.halt();

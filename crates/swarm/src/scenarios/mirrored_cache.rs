@@ -121,8 +121,8 @@ impl Copies {
     }
 }
 
-fn mended(scene: &Scene) -> u64 {
-    scene.volume.stats().slices[0].counters.errors.cache_mended
+fn repaired(scene: &Scene) -> u64 {
+    scene.volume.stats().slices[0].counters.errors.cache_repaired
 }
 
 fn state(scene: &Scene) -> ArrayState {
@@ -166,7 +166,7 @@ pub(super) fn silent_corruption_of_a_dirty_block_is_mended_from_the_copy_that_is
             for _ in 0..8 {
                 scene.expect(3, 1).await;
             }
-            assert_eq!(mended(scene), 1);
+            assert_eq!(repaired(scene), 1);
             assert_eq!(places_on(&rig.media[copy], 1).len(), 1, "it is right again");
             BOTH.into_iter().for_each(poke);
             assert!(scene.read(3).await.is_err());

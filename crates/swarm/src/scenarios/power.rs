@@ -57,7 +57,7 @@ pub(super) fn torn_block_that_was_promised_is_an_error_until_it_is_written_again
         assert_eq!(scene.cache().lost_blocks, 1);
         let damaged = scene.alert(AlertKind::DamagedBlocks);
         assert_eq!((damaged.at_risk.blocks, damaged.at_risk.bytes), (1, 4096));
-        assert!(damaged.to_do.contains("cache scrub"), "{damaged}");
+        assert!(damaged.action.contains("cache scrub"), "{damaged}");
         scene.promise(3, 5).await;
         scene.expect(3, 5).await;
     });
@@ -165,9 +165,9 @@ pub(super) fn log_that_a_lying_device_cut_short_is_noticed_and_the_volume_takes_
             let refused = scene.write(5, 5).await.expect_err("nobody has accepted it");
             assert!(matches!(refused.cause(), Cause::ReadOnly), "{refused}");
             scene.flush().await.expect("there is nothing to flush");
-            let broken = scene.alert(AlertKind::PromisesBroken);
-            assert!(life > 0 || broken.happened.contains("log ends"), "{broken}");
-            assert!(broken.to_do.contains("--force"), "{broken}");
+            let broken = scene.alert(AlertKind::FlushedDataLost);
+            assert!(life > 0 || broken.cause.contains("log ends"), "{broken}");
+            assert!(broken.action.contains("--force"), "{broken}");
             scene.runtime.sleep(A_WHILE).await;
             if life == 0 {
                 scene.volume.stop().await.expect("stops");
@@ -196,7 +196,7 @@ pub(super) fn volume_whose_promised_blocks_are_damaged_takes_no_writes_where_tha
         assert!(scene.read(3).await.is_err());
         scene.expect(4, 4).await;
         assert!(scene.write(3, 5).await.is_err());
-        let broken = scene.alert(AlertKind::PromisesBroken);
+        let broken = scene.alert(AlertKind::FlushedDataLost);
         assert_eq!((broken.at_risk.blocks, broken.at_risk.bytes), (1, 4096), "{broken}");
         scene.alert(AlertKind::DamagedBlocks);
     });

@@ -107,8 +107,8 @@ pub(super) fn cache_of_another_volume_is_refused_and_both_are_named() {
     assert!(text.contains(&OTHER.to_string()), "{text}");
     assert!(text.contains(&rig.description.uuid.to_string()), "{text}");
     let alert = refused.alert("v");
-    assert_eq!((alert.kind, &alert.happened), (AlertKind::StartRefused, &text));
-    assert!(alert.to_do.contains("the volume's own cache"), "{alert}");
+    assert_eq!((alert.kind, &alert.cause), (AlertKind::StartRefused, &text));
+    assert!(alert.action.contains("the volume's own cache"), "{alert}");
 }
 
 pub(super) fn volume_that_another_host_has_open_is_refused_until_that_one_has_stopped() {
@@ -149,7 +149,7 @@ pub(super) fn cache_whose_core_went_on_without_it_is_refused() {
     assert!(is_stale, "{refused}");
     let alert = refused.alert("v");
     assert!(alert.at_risk.what.contains("what only that cache held"), "{alert}");
-    assert!(alert.to_do.contains("headpond serve v --force"), "{alert}");
+    assert!(alert.action.contains("headpond serve v --force"), "{alert}");
 }
 
 /// Somebody takes the cache out of the description, works on the array, and puts it back.
@@ -163,7 +163,7 @@ pub(super) fn cache_that_the_description_forgets_is_asked_for_and_never_comes_ba
     let cache = rig.description.cache.take();
     let refused = rig.refusal();
     assert!(matches!(refused, OpenError::UnnamedCache { .. }), "{refused}");
-    assert!(refused.alert("v").to_do.contains("bring the cache back"), "{refused}");
+    assert!(refused.alert("v").action.contains("bring the cache back"), "{refused}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         scene.promise(3, 2).await;
@@ -221,7 +221,7 @@ fn refused_once_written_outside(slices: u16) {
     assert_eq!(again.to_string(), refused.to_string());
     let alert = refused.alert("v");
     assert_eq!(alert.kind, AlertKind::StartRefused);
-    assert!(alert.to_do.contains("headpond serve v --force"), "{alert}");
+    assert!(alert.action.contains("headpond serve v --force"), "{alert}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         assert!(scene.warns("left out"), "{:?}", scene.volume.status().warnings);
@@ -267,8 +267,8 @@ pub(super) fn cache_of_a_later_version_or_with_unknown_features_is_refused_and_s
         let refused = rig.refusal();
         assert!(matches!(refused, OpenError::Cache(headpond_cache::OpenError::NoCache { .. })));
         assert!(refused.to_string().contains(word), "{refused}");
-        let to_do = refused.alert("v").to_do;
-        assert!(to_do.contains("newer Headpond") && to_do.contains("--force"), "{to_do}");
+        let action = refused.alert("v").action;
+        assert!(action.contains("newer Headpond") && action.contains("--force"), "{action}");
     }
 }
 
@@ -288,8 +288,8 @@ pub(super) fn member_of_a_later_version_or_with_unknown_features_is_refused_and_
         let is_named = matches!(&refused, OpenError::Array(AssembleError::Unusable { device, .. })
             if device.as_str() == "m1");
         assert!(is_named && refused.to_string().contains(word), "{refused}");
-        let to_do = refused.alert("v").to_do;
-        assert!(to_do.contains("newer Headpond"), "{to_do}");
+        let action = refused.alert("v").action;
+        assert!(action.contains("newer Headpond"), "{action}");
     }
 }
 

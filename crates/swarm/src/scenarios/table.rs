@@ -6,17 +6,17 @@ use super::{
 };
 
 const ARRAY_FAILURES: &str = "crates/raid/tests/integration/failures.rs";
-const ARRAY_PATIENCE: &str = "crates/raid/tests/integration/patience.rs";
-const ARRAY_GROWTH_CUTS: &str = "crates/raid/tests/integration/growth_cuts.rs";
+const ARRAY_DEADLINES: &str = "crates/raid/tests/integration/patience.rs";
+const ARRAY_RESHAPE_CUTS: &str = "crates/raid/tests/integration/growth_cuts.rs";
 const ARRAY_IMAGES: &str = "crates/raid/tests/integration/images.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/integration/lives.rs";
 const ARRAY_RETURNING: &str = "crates/raid/tests/integration/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/integration/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/integration/lost_cuts.rs";
 const ARRAY_INTEGRITY: &str = "crates/raid/tests/integration/integrity.rs";
-const ARRAY_VOUCHER: &str = "crates/raid/tests/integration/voucher.rs";
+const ARRAY_VERIFIER: &str = "crates/raid/tests/integration/voucher.rs";
 const MIRROR: &str = "crates/volume/tests/integration/mirror/departures.rs";
-const VOUCH: &str = "crates/volume/tests/integration/vouch.rs";
+const VERIFY: &str = "crates/volume/tests/integration/vouch.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/integration/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/integration/scrub.rs";
 const ARRAY_SPARES: &str = "crates/raid/tests/integration/spares.rs";
@@ -31,7 +31,7 @@ const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
 const COMMANDS: &str = "crates/volume/tests/integration/commands.rs";
 const COMMAND_LINE: &str = "crates/headpond/tests/integration/command_line.rs";
 const FILES: &str = "crates/uring/src/file/tests.rs";
-const GROWTH: &str = "crates/headpond/tests/integration/growth.rs";
+const RESHAPE: &str = "crates/headpond/tests/integration/growth.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/integration/kill.rs";
 const LIFECYCLE: &str = "crates/volume/tests/integration/lifecycle.rs";
@@ -46,7 +46,7 @@ const POWER_CUTS: &str = "crates/volume/tests/integration/power_cuts.rs";
 const REPLAY: &str = "crates/cache/src/replay_tests.rs";
 const TIDY: &str = "xtask/src/tidy/calls.rs";
 const TWO_HOSTS: &str = "crates/headpond/tests/integration/two_hosts.rs";
-const VOLUME_GROWTH_CUTS: &str = "crates/volume/tests/integration/growth_cuts.rs";
+const VOLUME_RESHAPE_CUTS: &str = "crates/volume/tests/integration/growth_cuts.rs";
 const WITNESS: &str = "crates/witness/src/witness.rs";
 
 /// Each row with its proofs.
@@ -144,12 +144,12 @@ table! {
         test ARRAY_SCRUB::a_scrub_goes_on_after_a_restart_where_it_was_left;
     }
     Row(10) "cut in reshape" {
-        test ARRAY_GROWTH_CUTS::
+        test ARRAY_RESHAPE_CUTS::
             wherever_the_power_is_cut_the_array_has_what_it_promised_and_grows_on;
-        test ARRAY_GROWTH_CUTS::a_member_that_is_lost_between_the_cuts_costs_nothing_either;
-        test GROWTH::
+        test ARRAY_RESHAPE_CUTS::a_member_that_is_lost_between_the_cuts_costs_nothing_either;
+        test RESHAPE::
             an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volume;
-        test VOLUME_GROWTH_CUTS::
+        test VOLUME_RESHAPE_CUTS::
             an_array_that_grows_behind_a_write_back_cache_loses_nothing_wherever_the_power_is_cut;
     }
     Row(11) "cut in cleaning" {
@@ -298,9 +298,9 @@ table! {
         test ARRAY_SCRUB::where_nobody_can_tell_who_is_wrong_it_is_reported_and_nothing_changed;
         test ARRAY_INTEGRITY::what_was_signed_and_changed_underneath_is_located_and_put_right;
         test ARRAY_INTEGRITY::what_was_written_since_is_reported_and_not_guessed;
-        test ARRAY_VOUCHER::blocks_are_put_right_or_left_alone;
-        test VOUCH::what_the_cache_has_written_is_told_from_what_the_array_made_of_it;
-        test VOUCH::what_the_cache_has_only_read_proves_nothing;
+        test ARRAY_VERIFIER::blocks_are_put_right_or_left_alone;
+        test VERIFY::what_the_cache_has_written_is_told_from_what_the_array_made_of_it;
+        test VERIFY::what_the_cache_has_only_read_proves_nothing;
     }
     Row(37) "misdirected write" {
         scenario cache_faults::misdirected_write_is_noticed_by_the_block_that_it_hit;
@@ -315,12 +315,12 @@ table! {
         scenario array_faults::
             slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a_member;
         scenario array_faults::hung_member_is_read_around_at_once_and_evicted_by_a_write;
-        test ARRAY_PATIENCE::what_a_hung_member_does_not_read_comes_from_its_peers;
-        test ARRAY_PATIENCE::
+        test ARRAY_DEADLINES::what_a_hung_member_does_not_read_comes_from_its_peers;
+        test ARRAY_DEADLINES::
             an_answer_that_comes_too_late_does_not_touch_the_memory_of_the_client;
-        test ARRAY_PATIENCE::
+        test ARRAY_DEADLINES::
             a_member_that_is_late_again_and_again_is_evicted_and_one_that_is_rarely_stays;
-        test ARRAY_PATIENCE::without_redundancy_left_a_request_waits_and_the_others_go_on;
+        test ARRAY_DEADLINES::without_redundancy_left_a_request_waits_and_the_others_go_on;
     }
     Row(40) "completions out of order" {
         test ARRAY_MODEL::overlapping_writes_leave_one_of_them_and_right_parity;

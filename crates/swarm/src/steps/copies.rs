@@ -83,7 +83,7 @@ impl Stage<'_> {
 
     /// Detaches the cache and lets go of its copies, or makes a new one on disks that work.
     pub(crate) async fn switch_copies(&self) -> Result<(), Offence> {
-        if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
+        if self.machine.reshape.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
             return Ok(());
         }
         self.note("detach the cache and its copies, or attach it");

@@ -1,6 +1,6 @@
 //! The commands that give a RAID 1 more copies or fewer.
 
-use super::growth::{POLL, REFUSALS_MAX};
+use super::reshape::{POLL, REFUSALS_MAX};
 use super::returns::is_whole;
 use super::{Stage, Step};
 use crate::machine::careful;

@@ -15,7 +15,7 @@ impl Stage<'_> {
     /// A command that failed though nothing excuses it.
     pub(crate) async fn switch_core(&self) -> Result<(), Offence> {
         let machine = self.machine;
-        if !machine.topology.core_may_go() || machine.growth.may_be_under_way() {
+        if !machine.topology.core_may_go() || machine.reshape.may_be_under_way() {
             return Ok(());
         }
         self.note(Step::SwitchCore);

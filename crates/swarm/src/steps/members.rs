@@ -157,11 +157,11 @@ impl Stage<'_> {
     async fn scrubbed(&self) -> Result<Option<ScrubReport>, Offence> {
         for _ in 0..POLLS_MAX {
             let core = &self.volume.status().cores[self.machine.topology.worked_on()];
-            let is_stuck = core.upkeep.failure.is_some() || self.excuses.borrow().errors;
+            let is_stuck = core.background.failure.is_some() || self.excuses.borrow().errors;
             if is_stuck || self.is_over.get() {
                 return Ok(None);
             }
-            if !core.upkeep.scrub_wanted {
+            if !core.background.scrub_wanted {
                 self.note(format!("scrubbed: {:?}", core.array.integrity));
                 return Ok(Some(core.array.scrub.clone()));
             }
@@ -178,7 +178,7 @@ impl Stage<'_> {
     pub(crate) fn expect_signed(&self) -> Result<(), Offence> {
         let core = &self.volume.status().cores[self.machine.topology.worked_on()];
         let is_signed = core.array.integrity.is_some_and(|it| it.regions_signed == it.regions);
-        let is_excused = self.excuses.borrow().errors || core.upkeep.failure.is_some();
+        let is_excused = self.excuses.borrow().errors || core.background.failure.is_some();
         match is_signed || is_excused || self.is_over.get() {
             true => Ok(()),
             false => Err(Offence::Command(format!("not all of it is signed: {core:?}"))),
@@ -227,7 +227,7 @@ impl Stage<'_> {
 
     fn is_refused(&self, error: &ChangeMembersError) -> bool {
         let is_growing = matches!(error, ChangeMembersError::Member(MemberError::Growing { .. }));
-        is_passing(error) || is_growing && self.machine.growth.may_be_under_way()
+        is_passing(error) || is_growing && self.machine.reshape.may_be_under_way()
     }
 }
 

@@ -77,7 +77,7 @@ impl Stage<'_> {
         let uuid = self.identity();
         // A growth that was cut leaves spares, which take the role of whoever is lost.
         let may_be_displaced = self.machine.displaced.borrow().contains(&member)
-            || self.machine.growth.was_asked_for()
+            || self.machine.reshape.was_asked_for()
             || self.machine.copy_count.was_asked_for();
         self.machine.displaced.borrow_mut().insert(member);
         let returning = ReturningMember { word, device, uuid };
@@ -107,7 +107,7 @@ impl Stage<'_> {
             Ok(()) => Ok(()),
             Err(_) if self.excuses.borrow().errors => Ok(()),
             Err(ChangeMembersError::Member(MemberError::Growing { .. }))
-                if self.machine.growth.may_be_under_way() =>
+                if self.machine.reshape.may_be_under_way() =>
             {
                 Ok(())
             }
@@ -128,7 +128,7 @@ impl Stage<'_> {
                 let has_log = topology.cache.is_some() && was_cut;
                 let is_spread = topology.spread.is_some();
                 let is_changed =
-                    self.machine.growth.was_asked_for() || self.machine.copy_count.was_asked_for();
+                    self.machine.reshape.was_asked_for() || self.machine.copy_count.was_asked_for();
                 !topology.has_intent || has_log || is_spread || is_changed
             }
             // An event was on its way when it failed, so that it lacks one more; spare space that
@@ -138,7 +138,7 @@ impl Stage<'_> {
             }
             ReturnError::Replaced { .. } | ReturnError::Foreign { .. } => may_be_displaced,
             ReturnError::Member(MemberError::Growing { .. }) => {
-                self.machine.growth.may_be_under_way()
+                self.machine.reshape.may_be_under_way()
             }
             // Another one is on its way to its role.
             ReturnError::Member(MemberError::Filling { .. } | MemberError::Known { .. }) => {

@@ -53,14 +53,14 @@ impl Cached {
         }
         if let Some(mirror) = &mirror {
             description.array.apply_to(&mirror.core.array);
-            superblock = mirror.attach(&cores.ground).await.map_err(AssembleError::Device)?;
+            superblock = mirror.attach(&cores.backing).await.map_err(AssembleError::Device)?;
         }
         let foundation = Foundation {
-            label: Some(Rc::clone(&cores.ground) as Rc<dyn CoreLabel>),
+            label: Some(Rc::clone(&cores.backing) as Rc<dyn CoreLabel>),
             ..Foundation::new(
                 cores.runtime.clone(),
                 Rc::clone(&device),
-                Rc::clone(&cores.ground) as Rc<dyn BlockDevice>,
+                Rc::clone(&cores.backing) as Rc<dyn BlockDevice>,
             )
         };
         let (mut slices, mut notes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
@@ -85,7 +85,7 @@ impl Cached {
         for (index, loaded) in (0..).zip(judge(loaded, changed_core).await?) {
             let (slice, recovery) = loaded.begin().await?;
             // Before anything can be written again.
-            doubt_parity(cores, &slice, &recovery);
+            mark_parity_suspect(cores, &slice, &recovery);
             recompute_parity(cores, &recovery).await.map_err(AssembleError::Device)?;
             notes.extend(tell_recovery(index, &recovery));
             notes.extend(tell_samples(index, &recovery));
@@ -95,7 +95,7 @@ impl Cached {
         }
         if let Some(mirror) = &mirror {
             // Where an unclean stop left copies apart, none of them has erred.
-            mirror.forget_mended();
+            mirror.forget_repaired();
         }
         let cached = Self { device, mirror, slices, superblock, ends };
         cached.tell_cores(cores);
@@ -138,8 +138,8 @@ impl Cached {
     }
 
     /// What is written to it from here on comes from a tier, or from clients again.
-    pub fn set_second_hand(&self, is_second_hand: bool) {
-        self.slices.iter().for_each(|slice| slice.set_second_hand(is_second_hand));
+    pub fn set_from_another_cache(&self, is_from_another_cache: bool) {
+        self.slices.iter().for_each(|slice| slice.set_from_another_cache(is_from_another_cache));
     }
 
     /// The slices as devices.
@@ -263,10 +263,11 @@ impl Cached {
 
 /// Has the arrays do without the parity beside what was being written when the volume stopped,
 /// until it has been made anew.
-fn doubt_parity(cores: &Cores, slice: &Slice, recovery: &Recovery) {
-    let doubt = |range| cores.split(range).for_each(|(array, part)| array.doubt(part));
-    slice.each_replayed(doubt);
-    recovery.parity_suspects.iter().for_each(|run| doubt(run.range()));
+fn mark_parity_suspect(cores: &Cores, slice: &Slice, recovery: &Recovery) {
+    let mark_suspect =
+        |range| cores.split(range).for_each(|(array, part)| array.mark_suspect(part));
+    slice.each_replayed(mark_suspect);
+    recovery.parity_suspects.iter().for_each(|run| mark_suspect(run.range()));
 }
 
 /// Stripes that were written through when the power failed may have torn parity. An array that
@@ -317,7 +318,7 @@ fn tell_recovery(index: u16, recovery: &Recovery) -> Option<String> {
 fn tell_samples(index: u16, recovery: &Recovery) -> Option<String> {
     let Sampled { compared, differing } = &recovery.sampled;
     let first = differing.first()?.range(1).start();
-    let (what, to_do) = match recovery.dropped_clean {
+    let (what, action) = match recovery.dropped_clean {
         true => (
             "something else wrote to it while the volume was stopped, or it lost what it had been given: \
              what was clean in the cache was left out",
@@ -329,7 +330,7 @@ fn tell_samples(index: u16, recovery: &Recovery) -> Option<String> {
     };
     Some(format!(
         "slice {index}: of {compared} blocks that the array should hold as the cache does it holds {} \
-         otherwise, the first at byte {first}; {what}; {to_do}",
+         otherwise, the first at byte {first}; {what}; {action}",
         differing.len(),
     ))
 }

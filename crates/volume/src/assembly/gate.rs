@@ -1,7 +1,7 @@
 //! What lets requests pass to a device, or holds them while the device is exchanged.
 //!
-//! **Invariant**: while it is held, whoever asks [`Gate::until_released`] first passes nothing, and
-//! what had passed has been answered.
+//! **Invariant**: while it is held, no request passes that waits for [`IoGate::until_released`]
+//! first, and those that had passed have been answered.
 
 use headpond_block::sync::{Busy, BusyGuard, Notify};
 use headpond_block::{BlockDevice, Request, Submission, start};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// Open, unless somebody holds it.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct IoGate {
     /// What has passed and is not answered yet.
     busy: Busy,
     is_held: Cell<bool>,
@@ -18,16 +18,16 @@ pub(crate) struct Gate {
 }
 
 /// Nothing passes while this is there.
-pub(crate) struct HeldGate<'a>(&'a Gate);
+pub(crate) struct HeldIoGate<'a>(&'a IoGate);
 
-impl Gate {
+impl IoGate {
     /// Lets nothing pass until the answer is dropped, and waits for what has.
     ///
     /// # Panics
     /// Where it is held already.
-    pub async fn hold(&self) -> HeldGate<'_> {
+    pub async fn hold(&self) -> HeldIoGate<'_> {
         assert!(!self.is_held.replace(true), "one at a time exchanges what lies below");
-        let held = HeldGate(self);
+        let held = HeldIoGate(self);
         self.busy.until_idle().await;
         held
     }
@@ -62,7 +62,7 @@ impl Gate {
     }
 }
 
-impl Drop for HeldGate<'_> {
+impl Drop for HeldIoGate<'_> {
     fn drop(&mut self) {
         self.0.is_held.set(false);
         self.0.released.notify_all();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn who_holds_it_waits_for_what_has_passed_and_others_wait_for_who_holds_it() {
-        let (gate, context) = (Gate::default(), &mut Context::from_waker(Waker::noop()));
+        let (gate, context) = (IoGate::default(), &mut Context::from_waker(Waker::noop()));
         let passed = gate.begin();
         let mut hold = pin!(gate.hold());
         assert!(hold.as_mut().poll(context).is_pending());

@@ -18,7 +18,7 @@
 //! - Copies whose superblocks do not fit are refused before anything is written to them. What is
 //!   below those is read later, when they are recorded as in use.
 
-use crate::assembly::cores::{Core, Ground};
+use crate::assembly::cores::{Core, CoreBacking};
 use crate::description::{CacheDescription, Description, MirrorDescription, NAME_BYTES_MAX};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::sync::Semaphore;
@@ -57,7 +57,7 @@ pub struct CacheDevice {
 
 /// A device that was given what another copy had right, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Mended {
+pub struct RepairedDevice {
     pub device: String,
     pub times: u64,
 }
@@ -72,13 +72,13 @@ pub(crate) struct Mirror {
     told: Cell<Option<u64>>,
     telling: Semaphore,
     /// How often each device was given what another copy had right, by name.
-    mended: RefCell<BTreeMap<String, u64>>,
+    repaired: RefCell<BTreeMap<String, u64>>,
 }
 
 /// A cache on the copies.
 struct Attached {
     /// Where the generation is raised.
-    ground: Rc<Ground>,
+    backing: Rc<CoreBacking>,
     /// As the copies have it, or are being given it.
     superblock: RefCell<Superblock>,
 }
@@ -125,7 +125,7 @@ impl Mirror {
             attached: RefCell::default(),
             told: Cell::new(told),
             telling: Semaphore::new(1),
-            mended: RefCell::default(),
+            repaired: RefCell::default(),
         })
     }
 
@@ -154,17 +154,17 @@ impl Mirror {
     ///
     /// # Errors
     /// Where the generation cannot be raised.
-    pub async fn attach(&self, ground: &Rc<Ground>) -> Result<Superblock, DeviceError> {
+    pub async fn attach(&self, backing: &Rc<CoreBacking>) -> Result<Superblock, DeviceError> {
         let loaded = headpond_cache::load(self.array()).await;
         let superblock = loaded.map_err(|error| self.unreadable(error))?;
-        if is_ahead(&superblock, ground.generation()) {
-            ground.raise_generation().await?;
+        if is_ahead(&superblock, backing.generation()) {
+            backing.raise_generation().await?;
         }
-        ground.begin_copies();
-        let (ground, superblock) = (Rc::clone(ground), RefCell::new(superblock));
-        let attached = Rc::new(Attached { ground, superblock });
+        backing.begin_copies();
+        let (backing, superblock) = (Rc::clone(backing), RefCell::new(superblock));
+        let attached = Rc::new(Attached { backing, superblock });
         self.attached.replace(Some(Rc::clone(&attached)));
-        self.core.upkeep.begin();
+        self.core.background.begin();
         let is_whole = self.is_told();
         self.tell().await?;
         if !is_whole {
@@ -178,7 +178,7 @@ impl Mirror {
     /// There is none any more.
     pub fn detach(&self) {
         if let Some(attached) = self.attached.take() {
-            attached.ground.end_copies();
+            attached.backing.end_copies();
         }
     }
 
@@ -187,13 +187,13 @@ impl Mirror {
     /// # Errors
     /// Where none of them can be written.
     pub async fn stop(&self) -> Outcome {
-        self.core.upkeep.stop().await;
+        self.core.background.stop().await;
         self.array().stop().await
     }
 
     /// Those that are out of use have let go of theirs: they are behind, whoever takes them.
     async fn dissolve(&self) -> Outcome {
-        self.core.upkeep.stop().await;
+        self.core.background.stop().await;
         let mut outcome = Ok(());
         for device in self.array().devices() {
             outcome = outcome.and(erase(&*device).await);
@@ -202,16 +202,18 @@ impl Mirror {
     }
 
     /// How often each device was wrong, by name.
-    pub fn mended(&self) -> Vec<Mended> {
-        let mended = self.mended.borrow();
-        let told =
-            |(device, times): (&String, &u64)| Mended { device: device.clone(), times: *times };
-        mended.iter().map(told).collect()
+    pub fn repaired(&self) -> Vec<RepairedDevice> {
+        let repaired = self.repaired.borrow();
+        let told = |(device, times): (&String, &u64)| RepairedDevice {
+            device: device.clone(),
+            times: *times,
+        };
+        repaired.iter().map(told).collect()
     }
 
     /// From here on they are counted anew.
-    pub fn forget_mended(&self) {
-        self.mended.borrow_mut().clear();
+    pub fn forget_repaired(&self) {
+        self.repaired.borrow_mut().clear();
     }
 
     /// Whether a copy is being given what it lacks.
@@ -225,13 +227,13 @@ impl Mirror {
     /// Where an invariant does not hold.
     pub fn self_check(&self) {
         self.array().self_check();
-        self.core.upkeep.self_check(&self.core.array);
+        self.core.background.self_check(&self.core.array);
         let told = self.told.get().unwrap_or(0);
         assert!(told <= self.array().departures(), "told is who has left");
         let attached = self.attached.borrow();
-        let Some(Attached { ground, superblock }) = attached.as_deref() else { return };
-        let (ours, theirs) = (superblock.borrow().generation, ground.generation());
-        let fits = ours == theirs || ours == theirs + 1 || ground.is_disowned();
+        let Some(Attached { backing, superblock }) = attached.as_deref() else { return };
+        let (ours, theirs) = (superblock.borrow().generation, backing.generation());
+        let fits = ours == theirs || ours == theirs + 1 || backing.is_disowned();
         assert!(fits, "the copies are of generation {ours}, and the arrays of {theirs}");
     }
 
@@ -245,7 +247,7 @@ impl Mirror {
         while !self.is_told() {
             let departures = self.array().departures();
             let Some(attached) = self.attached.borrow().clone() else { return Ok(()) };
-            attached.ground.raise_with(async |it| self.record(&attached, it).await).await?;
+            attached.backing.raise_with(async |it| self.record(&attached, it).await).await?;
             self.told.set(Some(departures));
         }
         Ok(())
@@ -314,7 +316,7 @@ impl Copies for Mirror {
     fn mend_copy(&self, copy: usize, request: Request) -> Submission<'_> {
         let members = self.array().status().members;
         if let Some(device) = members.get(copy).and_then(|member| member.device.clone()) {
-            *self.mended.borrow_mut().entry(device).or_default() += 1;
+            *self.repaired.borrow_mut().entry(device).or_default() += 1;
         }
         self.array().mend_copy(copy, request)
     }

@@ -18,7 +18,7 @@ use crate::CreateError;
 use crate::assembly::cores::{Core, Cores, Shape, StripesDiffer};
 use crate::assembly::create::{CoreFacts, CreateOptions, array_options, cache_options};
 use crate::change::exchange::{CallerError, Keep};
-use crate::change::lifecycle::{AttachError, DetachError, Dirty, check_below, check_dirt};
+use crate::change::lifecycle::{AttachError, DetachError, Dirty, check_below, check_dirty_data};
 use crate::change::tier::TierError;
 use crate::description::{Description, DescriptionError, FurtherCoreDescription};
 use crate::volume::open::begin;
@@ -222,12 +222,12 @@ impl Volume {
             new.is_named.set(!is_back);
             error
         })?;
-        let held = self.front.hold().await;
+        let held = self.dispatcher.hold().await;
         // Not before: another one may have grown.
         let cores = self.cores().with(Rc::clone(&new.core)).expect("their stripes stay");
         self.replace_cores(cores, &held);
         self.description.borrow_mut().further_cores.push(new.described.clone());
-        self.begin_upkeep();
+        self.begin_background();
         Ok(())
     }
 
@@ -272,12 +272,12 @@ impl Volume {
         let leaving = cores.iter().map(|(core, _)| core).find(|core| core.id == described.id);
         let leaving = Rc::clone(leaving.expect("the description names what there is"));
         // Its description is kept as it is now: nobody takes a role from here on.
-        leaving.upkeep.stop().await;
+        leaving.background.stop().await;
         if let Err(error) = self.let_core_go(&leaving, keep).await {
-            leaving.upkeep.begin_again();
+            leaving.background.begin_again();
             return Err(error);
         }
-        let held = self.front.hold().await;
+        let held = self.dispatcher.hold().await;
         // Not before: another one may have grown.
         self.replace_cores(self.cores().without(described.id), &held);
         self.description.replace(self.description_without_core(described.id));
@@ -329,7 +329,7 @@ impl Volume {
         let options = cache_options(description, Uuid::nil(), facts);
         headpond_cache::consider(&*cached.device, &options)
             .map_err(|error| CoreChangeError::Unfit(CreateError::from(error).into()))?;
-        Ok(check_dirt(&cached, Dirty::Clean)?)
+        Ok(check_dirty_data(&cached, Dirty::Clean)?)
     }
 
     /// Changes what lies below the caches. They are written back before, and empty afterwards.

@@ -227,7 +227,7 @@ impl Volume {
             return Err(DetachError::NoCache { volume: self.description().name }.into());
         }
         self.consider(&new).await?;
-        self.consider_dirt(dirty)?;
+        self.consider_dirty_data(dirty)?;
         self.below_tier(dirty, self.change_places(new, dirty, keep)).await
     }
 
@@ -387,8 +387,8 @@ fn check_volatile(
     device: &dyn BlockDevice,
     described: &CacheDescription,
 ) -> Result<(), AttachError> {
-    let makes_dirt = described.settings.mode.makes_dirt();
-    match makes_dirt && is_memory(device) && !described.volatile_allowed {
+    let is_write_back = described.settings.mode.is_write_back();
+    match is_write_back && is_memory(device) && !described.volatile_allowed {
         true => {
             let device: DeviceName = device.name().clone();
             Err(OpenError::Cache(headpond_cache::OpenError::Volatile { device }).into())

@@ -91,17 +91,17 @@ impl Volume {
     ) -> Result<(), Unchanged> {
         let as_before = |error| Unchanged::AsBefore(error);
         self.clean_replayed().await.map_err(|error| as_before(error.into()))?;
-        let held = self.front.hold().await;
-        core.upkeep.stop().await;
+        let held = self.dispatcher.hold().await;
+        core.background.stop().await;
         let cores = self.cores();
-        let ground = cores.ground.hold().await;
+        let backing = cores.backing.hold().await;
         let before = core.array.journal_device();
         let (options, described, device) = match to {
             Some((options, described, device)) => (Some(options), Some(described), Some(device)),
             None => (None, None, None),
         };
         if let Err(error) = self.record_journal(core, options).await {
-            core.upkeep.begin_again();
+            core.background.begin_again();
             return Err(match core.array.is_stopped() {
                 true => Unchanged::InDoubt(error),
                 false => Unchanged::AsBefore(error),
@@ -110,7 +110,7 @@ impl Volume {
         self.core_description(core, |core| core.journal = described);
         self.kept.tell(&self.description()).await;
         self.put_together_again(core, device, pool, &held).await.map_err(Unchanged::InDoubt)?;
-        drop((held, ground));
+        drop((held, backing));
         if let Some(before) = before {
             // Where that fails it says of itself what the array does not; one that is exchanged
             // because it hangs holds nobody up.

@@ -19,7 +19,7 @@ use crate::assembly::open::{Found, OpenError, Tolerance};
 use crate::change::exchange::{CallerError, Keep};
 use crate::change::tier::TierError;
 use crate::description::{CacheDescription, Description, DescriptionError};
-use crate::serving::front::Held;
+use crate::serving::dispatcher::Held;
 use crate::volume::{BusyError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, BufferPool, DeviceError, DeviceName};
@@ -261,7 +261,7 @@ impl Volume {
     async fn lead_through(&self, new: NewCache) -> Result<(), AttachError> {
         let NewCache { described, device, superblock } = new;
         let description = self.description();
-        let held = self.front.hold().await;
+        let held = self.dispatcher.hold().await;
         // The cache flushes the array for what it knows of; it cannot know what came before it.
         let cores = self.cores();
         if superblock.core != cores.identity() {
@@ -282,7 +282,7 @@ impl Volume {
         };
         self.cached.replace(Some(Rc::new(cached)));
         self.follow_copies();
-        self.vouch();
+        self.verify_contents();
         self.lead(&held);
         Ok(())
     }
@@ -294,7 +294,7 @@ impl Volume {
     /// Why not; the cache is used as before.
     pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
         let _change = self.begin_change()?;
-        self.consider_dirt(dirty)?;
+        self.consider_dirty_data(dirty)?;
         self.below_tier(dirty, async {
             let device = self.take_cache(dirty).await?;
             self.name_cache(None);
@@ -308,10 +308,10 @@ impl Volume {
     }
 
     /// Whether there is too much in the cache for it to be taken away, while the tier is as it was.
-    pub(crate) fn consider_dirt(&self, dirty: Dirty) -> Result<(), DetachError> {
+    pub(crate) fn consider_dirty_data(&self, dirty: Dirty) -> Result<(), DetachError> {
         // Otherwise what the tier still has to write may take the place of what is damaged.
         let is_said = self.tier().is_none_or(|tier| tier.dirty_bytes() == 0);
-        self.cached().filter(|_| is_said).map_or(Ok(()), |cached| check_dirt(&cached, dirty))
+        self.cached().filter(|_| is_said).map_or(Ok(()), |cached| check_dirty_data(&cached, dirty))
     }
 
     /// Answers with its device, unless only the description names one; the description still does.
@@ -329,7 +329,7 @@ impl Volume {
             // From here on no copy that leaves has the others made to fit again.
             mirror.iter().for_each(|mirror| mirror.detach());
             self.cached.take();
-            self.vouch();
+            self.verify_contents();
             Ok(())
         };
         let device = self.take_out(cached, dirty, leave).await?;
@@ -349,9 +349,9 @@ impl Volume {
         dirty: Dirty,
         leave: impl AsyncFnOnce() -> Result<(), DetachError>,
     ) -> Result<CacheDevice, DetachError> {
-        check_dirt(&cached, dirty)?;
+        check_dirty_data(&cached, dirty)?;
         let config = cached.slices[0].config();
-        let left = match self.hold_without_dirt(&cached, dirty).await {
+        let left = match self.hold_without_dirty_data(&cached, dirty).await {
             Ok(held) => leave().await.map(|()| held),
             Err(error) => Err(error),
         };
@@ -373,7 +373,7 @@ impl Volume {
     }
 
     /// Lets no request in while nothing is dirty but what is given up.
-    async fn hold_without_dirt(
+    async fn hold_without_dirty_data(
         &self,
         cached: &Cached,
         dirty: Dirty,
@@ -387,7 +387,7 @@ impl Volume {
             // The parity below them may be torn, and only their being cleaned makes it good.
             cached.clean_all().await.map_err(CleanAllError::from)?;
         }
-        Ok(self.front.hold().await)
+        Ok(self.dispatcher.hold().await)
     }
 
     /// Waits a little until nobody else holds the device any more: timers of its slices may still
@@ -408,7 +408,7 @@ impl Volume {
     /// Cleans a cache that takes nothing dirty any more, and lets no request in afterwards.
     async fn drain_and_hold(&self, cached: &Cached, dirty: Dirty) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
-        let _act = self.begin_cleaning();
+        let _job = self.begin_cleaning();
         // What is lost is what cannot be written, and not what there was no time for.
         let is_lost = |cleaned: &Result<(), CleanError>| {
             may_lose && matches!(cleaned, Err(CleanError::Core { .. }))
@@ -417,13 +417,13 @@ impl Volume {
         if !is_lost(&cleaned) {
             cleaned.map_err(CleanAllError::from)?;
         }
-        let held = self.front.hold().await;
+        let held = self.dispatcher.hold().await;
         let cleaned = cached.drain(&self.runtime).await;
         if !is_lost(&cleaned) {
             cleaned.map_err(CleanAllError::from)?;
         }
         if !may_lose {
-            check_dirt(cached, dirty)?;
+            check_dirty_data(cached, dirty)?;
         }
         Ok(held)
     }
@@ -446,7 +446,7 @@ pub(crate) fn check_below(description: &Description, cores: &Cores) -> Result<()
     Ok(())
 }
 
-pub(crate) fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+pub(crate) fn check_dirty_data(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
     let device = || cached.device.name().clone();
     let (bytes, blocks) = (cached.dirty_bytes(), cached.lost_blocks());
     match dirty {

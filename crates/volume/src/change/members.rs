@@ -3,8 +3,8 @@
 use crate::assembly::cores::{Core, StripesDiffer};
 use crate::assembly::create::{refuse_cache, refuse_memory};
 use crate::assembly::mirror::{CACHE_COPIES, Mirror};
+use crate::background::{BackgroundRate, BackgroundRateError};
 use crate::description::{CoreDescription, FIRST_CORE};
-use crate::upkeep::{Pace, PaceError};
 use crate::volume::kept::{DescriptionKeeper, Kept};
 use crate::volume::{BusyError, CleanAllError, Volume};
 use headpond_block::BlockDevice;
@@ -50,7 +50,7 @@ pub enum ChangeMembersError {
     )]
     Former { device: String, place: String },
     #[error(transparent)]
-    Pace(#[from] PaceError),
+    BackgroundRate(#[from] BackgroundRateError),
     #[error(
         "{volume} has several cores behind one cache, which knows where each of them lies: detach the \
          cache or the tier first, and attach it when the array has changed"
@@ -163,7 +163,7 @@ impl Volume {
         let _turn = self.begin_change()?;
         let core = self.array_of(core)?;
         self.join(&core, new).await?;
-        core.upkeep.wake();
+        core.background.wake();
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Volume {
             None => None,
         };
         core.array.assign_spare(role, spare).await?;
-        core.upkeep.wake();
+        core.background.wake();
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl Volume {
         let device = self.ownership.guard(returning.device);
         let rows = core.array.re_add(device, returning.uuid).await?;
         self.describe_spare(&core, &name, returning.word);
-        core.upkeep.wake();
+        core.background.wake();
         Ok(rows * u64::from(core.array.layout().strip_bytes()))
     }
 
@@ -290,7 +290,7 @@ impl Volume {
         if array.layout().redundancy() == 0 {
             return Err(ChangeMembersError::NoRedundancy { array: array.name().to_string() });
         }
-        core.upkeep.scrub();
+        core.background.scrub();
         Ok(())
     }
 
@@ -298,12 +298,12 @@ impl Volume {
     ///
     /// # Errors
     /// Where there is no such core.
-    pub fn pause_upkeep(
+    pub fn pause_background(
         &self,
         core: Option<&str>,
         is_paused: bool,
     ) -> Result<(), ChangeMembersError> {
-        self.array_of(core)?.upkeep.pause(is_paused);
+        self.array_of(core)?.background.pause(is_paused);
         Ok(())
     }
 
@@ -311,16 +311,16 @@ impl Volume {
     ///
     /// # Errors
     /// Where there is no such core, or the ceiling is below the floor.
-    pub fn set_pace(
+    pub fn set_background_rate(
         &self,
         core: Option<&str>,
-        change: impl FnOnce(Pace) -> Pace,
+        change: impl FnOnce(BackgroundRate) -> BackgroundRate,
     ) -> Result<(), ChangeMembersError> {
         let core = self.core(core)?;
-        let pace = change(core.upkeep.pace());
+        let pace = change(core.background.pace());
         pace.check()?;
-        core.upkeep.set_pace(pace);
-        self.core_description(&core, |described| described.upkeep = pace);
+        core.background.set_background_rate(pace);
+        self.core_description(&core, |described| described.background = pace);
         Ok(())
     }
 
@@ -329,7 +329,7 @@ impl Volume {
         for (core, _) in self.cores().iter() {
             let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
             let (id, runtime) = (core.id, self.runtime.clone());
-            core.upkeep.when_exchanged(Box::new(move |status, old| {
+            core.background.when_exchanged(Box::new(move |status, old| {
                 if let Some(described) = description.borrow_mut().core_mut(id) {
                     described.lists().follow(status, old, &kept);
                 }
@@ -344,7 +344,7 @@ impl Volume {
         let Some(mirror) = self.cached().and_then(|cached| cached.mirror.clone()) else { return };
         let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
         let runtime = self.runtime.clone();
-        mirror.core.upkeep.when_exchanged(Box::new(move |status, old| {
+        mirror.core.background.when_exchanged(Box::new(move |status, old| {
             if let Some(cache) = &mut description.borrow_mut().cache {
                 let follow = |members: &mut _, spares: &mut _| {
                     Lists { members, spares }.follow(status, old, &kept);
@@ -387,7 +387,7 @@ impl Volume {
             return Err(ReturnError::Foreign { array, device }.into());
         }
         self.join(core, NewMember { word, device, uuid, occupied: Occupied::Overwrite }).await?;
-        core.upkeep.wake();
+        core.background.wake();
         Ok(core.array.layout().array_bytes())
     }
 

@@ -4,8 +4,8 @@
 
 pub(crate) mod core_change;
 pub(crate) mod exchange;
-pub(crate) mod growth;
 pub(crate) mod journal;
 pub(crate) mod lifecycle;
 pub(crate) mod members;
+pub(crate) mod reshape;
 pub(crate) mod tier;

@@ -100,7 +100,7 @@ impl Volume {
         let config = settings.of_slice(described.volatile_allowed);
         let options = self.tier_options(&description, described);
         let below = self.below_tiers();
-        let held = self.front.hold().await;
+        let held = self.dispatcher.hold().await;
         // The tier flushes what lies below for what it knows of; it cannot know what came before.
         for device in &below {
             device.flush().await?;
@@ -109,7 +109,7 @@ impl Volume {
         let tier = Cached::in_memory(runtime, device, &options, &below, &config).await?;
         tier.tell_cores(&self.cores());
         self.tier.replace(Some(Rc::new(tier)));
-        self.cached().inspect(|below| below.set_second_hand(true));
+        self.cached().inspect(|below| below.set_from_another_cache(true));
         self.lead(&held);
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Volume {
             Ok(())
         };
         let device = self.take_out(tier, dirty, leave).await?.device;
-        self.cached().inspect(|below| below.set_second_hand(false));
+        self.cached().inspect(|below| below.set_from_another_cache(false));
         Ok(Some(device))
     }
 }

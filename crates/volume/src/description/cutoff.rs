@@ -62,7 +62,7 @@ impl Default for SeqCutoff {
 
 /// When a run is grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Growth {
+pub(crate) struct Reshape {
     pub requests: u32,
     /// More than so many bytes.
     pub bytes: u64,
@@ -77,8 +77,8 @@ impl SeqCutoff {
         Self { policy: CutoffPolicy::Always, threshold, ..Self::NEVER }
     }
 
-    pub(crate) fn growth(&self) -> Growth {
-        Growth { requests: self.promotion_count, bytes: self.threshold.bytes() }
+    pub(crate) fn reshape(&self) -> Reshape {
+        Reshape { requests: self.promotion_count, bytes: self.threshold.bytes() }
     }
 
     fn checked(self) -> Result<Self, String> {

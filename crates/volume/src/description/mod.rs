@@ -8,7 +8,7 @@ pub(crate) mod cutoff;
 pub(crate) mod readahead;
 pub(crate) mod settings;
 
-use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
+use crate::{ArraySettings, BackgroundRate, CacheSettings, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::{CleaningPolicy, SliceConfig};
 use headpond_raid::{JournalWhen, Level, Spread, Striping};
@@ -119,9 +119,9 @@ pub struct CoreDescription {
     /// weights; fixed at create.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub striping: Striping,
-    /// How fast work on the array beside the requests may go.
-    #[serde(default, skip_serializing_if = "is_usual")]
-    pub upkeep: Pace,
+    /// How fast background work on the array goes.
+    #[serde(default, skip_serializing_if = "is_usual", alias = "upkeep")]
+    pub background: BackgroundRate,
     /// Where the array was made with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDescription>,
@@ -407,8 +407,8 @@ fn is_name(name: &str) -> bool {
         && !name.starts_with(['.', '-'])
 }
 
-fn is_usual(pace: &Pace) -> bool {
-    *pace == Pace::default()
+fn is_usual(pace: &BackgroundRate) -> bool {
+    *pace == BackgroundRate::default()
 }
 
 fn is_plain(striping: &Striping) -> bool {
@@ -467,6 +467,21 @@ mod tests {
         [[export]]
         nbd = "unix:/run/headpond/hv0.sock"
     "#;
+
+    #[test]
+    fn an_older_description_is_read() {
+        let old = include_str!("../../tests/fixtures/description-2026-11.toml");
+        let read = Description::parse(old).unwrap();
+        let settings = &read.array;
+        assert_eq!(String::from(settings.member_read_timeout_ms), "500");
+        assert_eq!(String::from(settings.member_timeout_ms), "off");
+        assert_eq!(String::from(settings.member_timeouts_max), "4");
+        let rate = BackgroundRate { min: Size(50 << 20), max: Some(Size(200 << 20)) };
+        assert_eq!(read.core.background, rate);
+        let written = toml::to_string(&read).unwrap();
+        assert!(!written.contains("upkeep") && !written.contains("patience"), "{written}");
+        assert_eq!(Description::parse(&written).unwrap(), read);
+    }
 
     #[test]
     fn a_description_survives_being_written_and_read() {

@@ -2,8 +2,8 @@
 //!
 //! **Not here**: what lies below (`assembly`), and who exchanges it (`change`).
 
-pub(crate) mod door;
-pub(crate) mod front;
+pub(crate) mod dispatcher;
+pub(crate) mod endpoint;
 pub(crate) mod metadata;
 pub(crate) mod readahead;
 pub(crate) mod streams;

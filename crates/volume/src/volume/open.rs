@@ -37,7 +37,7 @@ impl Volume {
         let opened = Self::open_owned(runtime, description, devices, options, &ownership).await;
         match opened {
             Ok(mut volume) => {
-                volume.mind_promises(tolerance).await;
+                volume.verify_flushed_positions(tolerance).await;
                 Ok(volume)
             }
             Err(error) => {
@@ -165,8 +165,8 @@ async fn by_core(
     if uuids.len() == 1 {
         return vec![members];
     }
-    let patience = description.array.patience();
-    for (device, look) in inspect_all(runtime, members, patience).await {
+    let deadlines = description.array.deadlines();
+    for (device, look) in inspect_all(runtime, members, deadlines).await {
         let core = match look {
             Ok(Inspection::Member(found)) => {
                 uuids.iter().position(|uuid| *uuid == found.array.uuid)
@@ -215,8 +215,8 @@ async fn prepare_all(
     let mut prepared = Vec::new();
     for (core, (members, journals)) in description.cores().zip(arrays) {
         let journals = journals.clone();
-        let patience = description.array.patience();
-        let tuning = Tuning { patience, ..Tuning::with_pool(options.pool.clone()) };
+        let deadlines = description.array.deadlines();
+        let tuning = Tuning { deadlines, ..Tuning::with_pool(options.pool.clone()) };
         let how = AssembleOptions { journals, tuning, ..assemble_options(core, options, cache) };
         prepared.push(prepare(runtime, members.clone(), how).await?);
     }

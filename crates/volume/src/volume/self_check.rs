@@ -12,7 +12,7 @@ impl Volume {
     /// # Panics
     /// Where one does not hold.
     pub fn self_check(&self) {
-        self.front.self_check();
+        self.dispatcher.self_check();
         self.cores().self_check();
         self.ownership.self_check();
         for cached in self.caches() {
@@ -34,7 +34,7 @@ impl Volume {
         let found = cores.iter().skip(1).map(|(core, _)| (core.id, &core.name));
         assert!(found.eq(further), "the cores are called as they are described");
         let places: Vec<_> = cores.iter().map(|(_, place)| place).collect();
-        assert_eq!(self.front.places(), places, "a door leads to its core");
+        assert_eq!(self.dispatcher.places(), places, "a door leads to its core");
         let (cached, tier) = (self.cached(), self.tier());
         assert!(cached.is_none() || described.cache.is_some(), "a cache is described");
         assert!(tier.is_none() || described.tier.is_some(), "a tier is described");
@@ -140,8 +140,8 @@ pub(crate) mod tests {
             ("a cache is described", |it| it.description.borrow_mut().cache = None),
             ("a cache has all slices", |it| it.description.borrow_mut().slices = 4),
             ("a door leads to its core", |it| {
-                let door = it.front.door(2).expect("a door for each core");
-                door.move_to(ByteRange::at(1 << 40, door.place().len()), None);
+                let endpoint = it.dispatcher.endpoint(2).expect("a door for each core");
+                endpoint.move_to(ByteRange::at(1 << 40, endpoint.place().len()), None);
             }),
         ];
         assert_trips(lived, Volume::self_check, &breaks);

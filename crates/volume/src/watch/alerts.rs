@@ -12,7 +12,7 @@ mod slow_member;
 use crate::assembly::open::OpenError;
 use crate::assembly::ownership::{OwnerState, OwnerStatus};
 use crate::description::settings::CacheSettings;
-use crate::volume::promises::Broken;
+use crate::volume::flushed_positions::Broken;
 use crate::watch::status::{CacheStatus, MirrorStatus};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
@@ -35,10 +35,10 @@ const FULL_PERCENT: u64 = 95;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alert {
     pub kind: AlertKind,
-    pub happened: String,
+    pub cause: String,
     pub at_risk: Risk,
     /// The command, where there is one.
-    pub to_do: String,
+    pub action: String,
 }
 
 /// Which conditions there are, worst first.
@@ -52,7 +52,7 @@ pub enum AlertKind {
     /// Another host has taken over: nothing is read or written here any more.
     OwnershipLost,
     /// The cache lost what it had promised: the volume takes no writes until that is accepted.
-    PromisesBroken,
+    FlushedDataLost,
     /// The cache device takes no more writes, and is used no more but for what only it has.
     CacheFailed,
     /// The cache device errs so often that nothing new is put on it.
@@ -85,7 +85,7 @@ pub enum AlertKind {
 
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; at risk: {}; to do: {}", self.happened, self.at_risk.what, self.to_do)
+        write!(f, "{}; at risk: {}; to do: {}", self.cause, self.at_risk.what, self.action)
     }
 }
 
@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
 
     /// The copy that was wrong most often, where any was, and how often.
     fn worst_copy(self) -> Option<(&'a str, u64)> {
-        let worst = self.mirror?.mended.iter().max_by_key(|mended| mended.times)?;
+        let worst = self.mirror?.repaired.iter().max_by_key(|repaired| repaired.times)?;
         Some((&worst.device, worst.times))
     }
 
@@ -202,9 +202,9 @@ pub(crate) fn of_writes(
     let array = core.map_or("the array".into(), |core| format!("the array of core {core}"));
     (failed > 0).then(|| Alert {
         kind: AlertKind::ArrayWriteErrors,
-        happened: format!("{failed} writes to {array}, or flushes, failed"),
+        cause: format!("{failed} writes to {array}, or flushes, failed"),
         at_risk: Risk::of_dirty(cache),
-        to_do: format!(
+        action: format!(
             "look at its members with `headpond status {volume}`; then {} says whether they take it now",
             Place::cache(volume).flush()
         ),
@@ -216,12 +216,12 @@ pub(crate) fn of_owner(volume: &str, owner: &OwnerStatus) -> Option<Alert> {
     let OwnerState::Lost { to } = &owner.state else { return None };
     Some(Alert {
         kind: AlertKind::OwnershipLost,
-        happened: format!(
+        cause: format!(
             "{to} has taken {volume} over while {} was silent: nothing is read or written here any more",
             owner.host
         ),
         at_risk: Risk::none("what clients here were not told is flushed"),
-        to_do: format!(
+        action: format!(
             "`headpond stop {volume}` here, and go on with it on {to}; once that one has stopped, \
              `headpond serve {volume}` is possible again"
         ),
@@ -229,10 +229,10 @@ pub(crate) fn of_owner(volume: &str, owner: &OwnerStatus) -> Option<Alert> {
 }
 
 /// The condition of a volume that takes no writes because its cache broke promises.
-pub(crate) fn of_promises(volume: &str, broken: &Broken) -> Alert {
+pub(crate) fn of_lost_flushed_data(volume: &str, broken: &Broken) -> Alert {
     Alert {
-        kind: AlertKind::PromisesBroken,
-        happened: format!("{broken}: the volume takes no writes"),
+        kind: AlertKind::FlushedDataLost,
+        cause: format!("{broken}: the volume takes no writes"),
         at_risk: Risk {
             blocks: broken.damaged_blocks,
             bytes: broken.damaged_blocks * BLOCK_BYTES,
@@ -240,7 +240,7 @@ pub(crate) fn of_promises(volume: &str, broken: &Broken) -> Alert {
                    read as they were before; damaged ones read as errors"
                 .into(),
         },
-        to_do: format!(
+        action: format!(
             "save what is needed and compare it with a backup; `headpond stop {volume}`, then `headpond \
              serve {volume} --force` goes on with what there is; replace the cache device"
         ),
@@ -266,11 +266,11 @@ pub(crate) fn of_array(volume: &str, core: Option<&str>, lost: &LostStatus) -> O
     );
     Some(Alert {
         kind: AlertKind::LostBlocks,
-        happened: "blocks could not be read on more members than the array can replace: nobody \
+        cause: "blocks could not be read on more members than the array can replace: nobody \
                    knows what they held"
             .into(),
         at_risk: Risk { blocks: lost.bytes.div_ceil(BLOCK_BYTES), bytes: lost.bytes, what },
-        to_do: format!(
+        action: format!(
             "write these bytes of {served} again, from a backup; `headpond status {volume} \
              --json` lists more of them, by core"
         ),
@@ -284,9 +284,9 @@ pub(crate) fn of_copies(volume: &str, lost: &LostStatus) -> Option<Alert> {
     }
     Some(Alert {
         kind: AlertKind::LostBlocks,
-        happened: "no copy of the cache could give parts of it to the one that joined".into(),
+        cause: "no copy of the cache could give parts of it to the one that joined".into(),
         at_risk: Risk::of_bytes(lost.bytes, "of the cache, as far as they are in use"),
-        to_do: format!(
+        action: format!(
             "`headpond cache scrub {volume}` drops what the array has too, and lists what is lost"
         ),
     })
@@ -298,7 +298,7 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     let journal = array.journal.as_ref().filter(|journal| journal.device.is_none())?;
     let uuid = journal.uuid;
     let of = core.map(|core| format!(" --core {core}")).unwrap_or_default();
-    let (at_risk, to_do) = match array.state {
+    let (at_risk, action) = match array.state {
         ArrayState::Healthy => (
             Risk::none("nothing until a member is lost: then writes are refused"),
             format!(
@@ -314,8 +314,8 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
             ),
         ),
     };
-    let happened = format!("array {}: its stripe journal {uuid} is not used", array.name);
-    Some(Alert { kind: AlertKind::JournalLost, happened, at_risk, to_do })
+    let cause = format!("array {}: its stripe journal {uuid} is not used", array.name);
+    Some(Alert { kind: AlertKind::JournalLost, cause, at_risk, action })
 }
 
 fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
@@ -328,12 +328,12 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
         let lost = cache.lost_blocks;
         alerts.push(Alert {
             kind: AlertKind::DamagedBlocks,
-            happened: format!("{lost} blocks in the {} are damaged", place.words().0),
+            cause: format!("{lost} blocks in the {} are damaged", place.words().0),
             at_risk: Risk::of_bytes(
                 lost * BLOCK_BYTES,
                 "that answer with errors until written again",
             ),
-            to_do: format!("{}, and write what is damaged again", place.scrub()),
+            action: format!("{}, and write what is damaged again", place.scrub()),
         });
     }
     if cache.unreadable_blocks > 0 {
@@ -343,12 +343,12 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
         let times = errors.cache_checksum;
         alerts.push(Alert {
             kind: AlertKind::CacheCorruption,
-            happened: format!(
+            cause: format!(
                 "{times} reads from {device} did not fit their checksums{}",
                 place.blame()
             ),
             at_risk: Risk::of_dirty(cache),
-            to_do: match (place.is_tier, place.mirror.is_some()) {
+            action: match (place.is_tier, place.mirror.is_some()) {
                 (true, _) => {
                     format!("{}: the memory of this machine is not sound", place.detach(false))
                 }
@@ -373,12 +373,12 @@ fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
     let give_up = format!("give up what cannot be read with {}", place.detach(true));
     Alert {
         kind: AlertKind::DirtyUnreadable,
-        happened: format!("{device} could not give {blocks} blocks that only it holds"),
+        cause: format!("{device} could not give {blocks} blocks that only it holds"),
         at_risk: Risk::of_bytes(
             blocks * BLOCK_BYTES,
             "that answer with errors until written again",
         ),
-        to_do: match place.is_tier {
+        action: match place.is_tier {
             true => format!("write them again, or {give_up}"),
             false => format!("{} lists the blocks: write them again, or {give_up}", place.scrub()),
         },
@@ -387,7 +387,7 @@ fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
 
 fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
     let (device, (this, below)) = (&cache.device, place.words());
-    let (at_risk, to_do) = match cache.dirty_bytes {
+    let (at_risk, action) = match cache.dirty_bytes {
         0 if cache.unflushed_bytes > 0 => (
             Risk::of_bytes(cache.unflushed_bytes, UNFLUSHED),
             format!("{}, then {}", place.flush(), place.detach(false)),
@@ -408,8 +408,8 @@ fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
             ),
         ),
     };
-    let happened = format!("the {this} device failed: writes go past {device} to the {below}");
-    Alert { kind: AlertKind::CacheFailed, happened, at_risk, to_do }
+    let cause = format!("the {this} device failed: writes go past {device} to the {below}");
+    Alert { kind: AlertKind::CacheFailed, cause, at_risk, action }
 }
 
 fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
@@ -423,9 +423,9 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
     if errors.cache_read > 0 {
         alerts.push(Alert {
             kind: AlertKind::CacheReadErrors,
-            happened: format!("{} reads from {device} failed{}", errors.cache_read, place.blame()),
+            cause: format!("{} reads from {device} failed{}", errors.cache_read, place.blame()),
             at_risk: Risk::of_dirty(cache),
-            to_do: match place.is_tier {
+            action: match place.is_tier {
                 true => replace.clone(),
                 false => format!("{} reads all of it; {replace}", place.scrub()),
             },
@@ -434,9 +434,9 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
     if errors.cache_write > 0 {
         alerts.push(Alert {
             kind: AlertKind::CacheWriteErrors,
-            happened: format!("{} writes to {device}, or flushes, failed", errors.cache_write),
+            cause: format!("{} writes to {device}, or flushes, failed", errors.cache_write),
             at_risk: Risk::of_dirty(cache),
-            to_do: replace,
+            action: replace,
         });
     }
     alerts
@@ -447,7 +447,7 @@ fn full(place: Place<'_>, cache: &CacheStatus, cleaning: CleaningPolicy) -> Opti
     if dirty == 0 || dirty * 100 < most * FULL_PERCENT {
         return None;
     }
-    let to_do = match cleaning {
+    let action = match cleaning {
         CleaningPolicy::Nop => {
             format!("{}: nothing cleans now", place.set("cleaning", "stripe"))
         }
@@ -458,9 +458,9 @@ fn full(place: Place<'_>, cache: &CacheStatus, cleaning: CleaningPolicy) -> Opti
     };
     Some(Alert {
         kind: AlertKind::CacheFull,
-        happened: format!("{dirty} of {most} bytes that may be dirty are"),
+        cause: format!("{dirty} of {most} bytes that may be dirty are"),
         at_risk: Risk::none("speed alone: writes wait for the cleaner, or go past the cache"),
-        to_do,
+        action,
     })
 }
 
@@ -495,7 +495,7 @@ impl OpenError {
     pub fn alert(&self, volume: &str) -> Alert {
         let serve = format!("`headpond serve {volume}`");
         let forced = format!("`headpond serve {volume} --force` does without it");
-        let (what, to_do) = match self {
+        let (what, action) = match self {
             Self::Cache(_) if self.is_of_a_newer_program() => (
                 "what only that cache holds; nothing was changed",
                 format!(
@@ -557,9 +557,9 @@ impl OpenError {
         };
         Alert {
             kind: AlertKind::StartRefused,
-            happened: self.to_string(),
+            cause: self.to_string(),
             at_risk: Risk::none(what),
-            to_do,
+            action,
         }
     }
 }
@@ -580,7 +580,7 @@ mod tests {
         assert_eq!((alert.kind, alert.at_risk.bytes), (AlertKind::LostBlocks, 2048));
         let named = "4 ranges: 0..512, 65536..66048, 131072..131584, ...";
         assert!(alert.at_risk.what.ends_with(named), "{alert}");
-        assert!(alert.to_do.contains("headpond status hv0 --json"), "{alert}");
+        assert!(alert.action.contains("headpond status hv0 --json"), "{alert}");
         let further = of_array("hv0", Some("logs"), &lost(4)).expect("blocks are lost");
         assert!(further.at_risk.what.contains("bytes of hv0/logs"), "{further}");
     }

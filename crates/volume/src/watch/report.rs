@@ -8,7 +8,7 @@ mod groups;
 
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::Core;
-use crate::serving::door::CoreCounts;
+use crate::serving::endpoint::CoreCounts;
 use crate::serving::readahead::ReadaheadStats;
 use crate::volume::Volume;
 use groups::Sums;
@@ -109,7 +109,7 @@ impl Volume {
     pub fn report(&self) -> StatsReport {
         let report = |cached: Option<Rc<Cached>>| cached.map(|cached| self.cache_report(&cached));
         let (cache, tier) = (report(self.cached()), report(self.tier()));
-        let readahead = self.front.readahead_stats();
+        let readahead = self.dispatcher.readahead_stats();
         StatsReport { cache, tier, cores: self.core_reports(), readahead }
     }
 
@@ -122,7 +122,11 @@ impl Volume {
             let mut of = stats_of(core.id, &slices);
             of.iter_mut().for_each(|of| of.errors.core_flush = failed_flushes[index]);
             let rows = |make: &dyn Fn(&CoreStats) -> Vec<Row>| of.iter().flat_map(make).collect();
-            let counts = self.front.door(core.id).map(|door| door.counts()).unwrap_or_default();
+            let counts = self
+                .dispatcher
+                .endpoint(core.id)
+                .map(|endpoint| endpoint.counts())
+                .unwrap_or_default();
             CoreReport {
                 id: core.id,
                 name: core.name.clone(),
@@ -150,12 +154,12 @@ impl Volume {
         for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.reset_stats());
             if let Some(mirror) = &cached.mirror {
-                mirror.forget_mended();
+                mirror.forget_repaired();
                 mirror.array().reset_counts();
             }
         }
-        self.front.reset_readahead_stats();
-        self.front.reset_counts();
+        self.dispatcher.reset_readahead_stats();
+        self.dispatcher.reset_counts();
         self.cores().reset_failed_flushes();
         self.cores().iter().for_each(|(core, _)| core.array.reset_counts());
     }

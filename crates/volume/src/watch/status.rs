@@ -1,14 +1,14 @@
 //! What a volume tells about itself.
 
-use crate::acts::ActStatus;
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::Core;
-use crate::assembly::mirror::{CACHE_COPIES, Mended, Mirror};
+use crate::assembly::mirror::{CACHE_COPIES, Mirror, RepairedDevice};
 use crate::assembly::ownership::OwnerStatus;
+use crate::background::BackgroundStatus;
 use crate::description::{Description, FIRST_CORE};
+use crate::jobs::JobStatus;
 use crate::serving::metadata::CoreFileSystem;
 use crate::serving::readahead::ReadaheadStats;
-use crate::upkeep::UpkeepStatus;
 use crate::volume::Volume;
 use crate::watch::alerts::{self, Alert, Place};
 use crate::watch::report::stats_of;
@@ -49,7 +49,7 @@ pub struct VolumeStatus {
     /// What else the operator should know.
     pub warnings: Vec<String>,
     /// What goes on that takes long, and how far it is.
-    pub acts: Vec<ActStatus>,
+    pub jobs: Vec<JobStatus>,
 }
 
 /// One of the arrays that share the cache.
@@ -60,7 +60,7 @@ pub struct CoreStatus {
     pub name: String,
     pub size_bytes: u64,
     pub array: ArrayStatus,
-    pub upkeep: UpkeepStatus,
+    pub background: BackgroundStatus,
     /// How a cut in the middle of a write is made good; `None` where there is no parity.
     pub write_hole: Option<String>,
 }
@@ -109,11 +109,11 @@ pub struct CacheStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MirrorStatus {
     pub array: ArrayStatus,
-    pub upkeep: UpkeepStatus,
+    pub background: BackgroundStatus,
     /// What would be lost with one more device.
     pub at_risk_bytes: u64,
     /// Devices that were given what another copy had right.
-    pub mended: Vec<Mended>,
+    pub repaired: Vec<RepairedDevice>,
 }
 
 /// What a volume has done since it was opened, or its counters were reset.
@@ -155,7 +155,9 @@ impl Volume {
         let memory = memory::state();
         alerts.extend(alerts::of_memory(&description.name, &memory));
         let broken = self.broken.borrow();
-        alerts.extend(broken.as_ref().map(|broken| alerts::of_promises(&description.name, broken)));
+        alerts.extend(
+            broken.as_ref().map(|broken| alerts::of_lost_flushed_data(&description.name, broken)),
+        );
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings(&description.name)).collect();
@@ -172,11 +174,11 @@ impl Volume {
             cores: cores.iter().map(|(core, _)| core.status()).collect(),
             tier,
             cache,
-            file_systems: self.front.file_systems(),
+            file_systems: self.dispatcher.file_systems(),
             memory,
             alerts,
             warnings,
-            acts: self.acts(),
+            jobs: self.jobs(),
         }
     }
 
@@ -220,7 +222,7 @@ impl Volume {
             slices: slices(self.cached()).unwrap_or_default(),
             tier_slices: slices(self.tier()).unwrap_or_default(),
             array: self.cores().first().array.status().counts,
-            readahead: self.front.readahead_stats(),
+            readahead: self.dispatcher.readahead_stats(),
         }
     }
 
@@ -284,8 +286,8 @@ impl Mirror {
         let array = self.core.array.status();
         let active = array.members.iter().filter(|it| it.state == RoleState::Active).count();
         let at_risk_bytes = if active > 1 { 0 } else { unsafe_bytes };
-        let (upkeep, mended) = (self.core.upkeep.status(), self.mended());
-        MirrorStatus { array, upkeep, at_risk_bytes, mended }
+        let (background, repaired) = (self.core.background.status(), self.repaired());
+        MirrorStatus { array, background, at_risk_bytes, repaired }
     }
 }
 
@@ -303,9 +305,16 @@ fn order(slices: &[SliceStats]) -> Option<OrderStats> {
 impl Core {
     fn status(&self) -> CoreStatus {
         let (array, name) = (self.array.status(), self.name.clone());
-        let upkeep = self.upkeep.status();
+        let background = self.background.status();
         let write_hole = write_hole(&array);
-        CoreStatus { write_hole, id: self.id, name, size_bytes: array.size_bytes, array, upkeep }
+        CoreStatus {
+            write_hole,
+            id: self.id,
+            name,
+            size_bytes: array.size_bytes,
+            array,
+            background,
+        }
     }
 
     /// What is wrong with the array; of a further core with its name.
@@ -322,7 +331,7 @@ impl Core {
         };
         let told = state.into_iter().chain(self.parity_warning(&array));
         let told = told.chain(self.scrub_warning(&array));
-        let told = told.chain(resting(&self.place(volume), &self.upkeep.status()));
+        let told = told.chain(resting(&self.place(volume), &self.background.status()));
         let named = |text: String| match self.id {
             FIRST_CORE => text,
             _ => format!("core {}: {text}", self.name),
@@ -366,7 +375,7 @@ impl Core {
         if array.parity_initialised {
             return None;
         }
-        if let Some(error) = self.upkeep.parity_failure() {
+        if let Some(error) = self.background.parity_failure() {
             return Some(format!("the parity could not be computed: {error}; {RISK}"));
         }
         let Some(progress) = array.initialising else {
@@ -401,9 +410,9 @@ fn write_hole(array: &ArrayStatus) -> Option<String> {
 }
 
 /// Why work on an array does not go on, and what has it go on.
-fn resting(place: &str, upkeep: &UpkeepStatus) -> Option<String> {
+fn resting(place: &str, background: &BackgroundStatus) -> Option<String> {
     let resume = format!("`headpond array resume {place}`");
-    match (&upkeep.failure, upkeep.paused) {
+    match (&background.failure, background.paused) {
         (Some(failure), _) => Some(format!("{failure}; {resume} tries again")),
         (None, true) => Some(format!("work on the array is paused: {resume} has it go on")),
         (None, false) => None,
@@ -417,13 +426,13 @@ fn warnings_of_caches(
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     let described = description.tier.as_ref().filter(|_| tier.is_some());
-    if described.is_some_and(|tier| tier.settings.mode.makes_dirt()) {
+    if described.is_some_and(|tier| tier.settings.mode.is_write_back()) {
         warnings
             .push("what is dirty in the tier is lost with the power, until it is flushed".into());
     }
     let Some(cache) = cache else { return warnings };
     let described = description.cache.as_ref();
-    let is_write_back = described.is_some_and(|cache| cache.settings.mode.makes_dirt());
+    let is_write_back = described.is_some_and(|cache| cache.settings.mode.is_write_back());
     if cache.lost_on_power && is_write_back {
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if let Some(mirror) = &cache.mirror {
@@ -455,7 +464,7 @@ fn warning_of_copies(volume: &str, mirror: &MirrorStatus) -> Option<String> {
     }
     let unfilled = lost.iter().filter(|member| member.filling.is_none()).count();
     if unfilled <= mirror.array.spares.len() {
-        return Some(match (&mirror.upkeep.failure, mirror.upkeep.paused) {
+        return Some(match (&mirror.background.failure, mirror.background.paused) {
             (Some(failure), _) => format!(
                 "a copy of the cache could not be given what it lacks ({failure}): `headpond array \
                  resume {volume} --cache` tries again{risk}"
@@ -481,7 +490,7 @@ mod tests {
     fn work_that_rests_says_why_and_what_has_it_go_on() {
         let told = |failure: Option<&str>, paused| {
             let failure = failure.map(str::to_owned);
-            resting("hv0", &UpkeepStatus { paused, failure, ..UpkeepStatus::default() })
+            resting("hv0", &BackgroundStatus { paused, failure, ..BackgroundStatus::default() })
         };
         assert_eq!(told(None, false), None);
         let paused = "work on the array is paused: `headpond array resume hv0` has it go on";

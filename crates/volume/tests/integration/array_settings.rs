@@ -99,11 +99,11 @@ fn a_slow_member_has_an_alert_until_it_has_answered_in_time_for_ten_minutes() {
         }
         read_for(&runtime, &volume, 600).await;
         assert_eq!(volume.status().alerts, []);
-        set(&volume, "member-patience-ms=500").unwrap();
-        set(&volume, "member-late-max=off").unwrap();
-        let told = volume.status().array.patience.expect("there is redundancy");
+        set(&volume, "member-read-timeout-ms=500").unwrap();
+        set(&volume, "member-timeouts-max=off").unwrap();
+        let told = volume.status().array.deadlines.expect("there is redundancy");
         assert_eq!(
-            (told.read_ms, told.deadline_ms, told.late_max),
+            (told.read_timeout_ms, told.timeout_ms, told.timeouts_max),
             (Some(500), Some(30_000), None)
         );
         faults[1].clear();
@@ -113,9 +113,12 @@ fn a_slow_member_has_an_alert_until_it_has_answered_in_time_for_ten_minutes() {
         let alert = &alerts[0];
         assert_eq!((alerts.len(), alert.kind), (1, AlertKind::SlowMember), "{alerts:?}");
         for part in ["(m1) of array stack: slow ", " late ", "takes 30", " us, of its peers 10"] {
-            assert!(alert.happened.contains(part), "{part}: {alert}");
+            assert!(alert.cause.contains(part), "{part}: {alert}");
         }
-        assert!(alert.to_do.contains("`headpond array replace stack m1 --with DEVICE`"), "{alert}");
+        assert!(
+            alert.action.contains("`headpond array replace stack m1 --with DEVICE`"),
+            "{alert}"
+        );
         assert_eq!(volume.status().array.state, ArrayState::Healthy, "late as often as it likes");
         faults[1].clear();
         faults[1].add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_millis(1))));
@@ -138,7 +141,7 @@ fn an_array_that_has_nothing_to_compare_is_not_scrubbed() {
         let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
         let refused = volume.scrub_array(None).expect_err("there are no copies, and no parity");
         assert!(matches!(refused, ChangeMembersError::NoRedundancy { .. }), "{refused}");
-        assert!(!volume.status().cores[0].upkeep.scrub_wanted);
+        assert!(!volume.status().cores[0].background.scrub_wanted);
     })
     .expect("no deadlock");
 }

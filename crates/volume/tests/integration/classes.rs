@@ -53,7 +53,7 @@ async fn open(runtime: &Runtime, tier: Option<Mode>) -> Volume {
             device: "ram:16M".into(),
             line: Size(4096),
             settings: TierSettings { mode, ..TierSettings::default() },
-            volatile_allowed: mode.makes_dirt(),
+            volatile_allowed: mode.is_write_back(),
         }),
         ..description(Mode::WriteBack, 2)
     };

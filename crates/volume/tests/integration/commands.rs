@@ -8,11 +8,11 @@
 //!    the volume is opened as its description was kept, everything is read, and it is stopped;
 //!    5. the same with the blow one later, until it comes too late.
 
-mod acts;
 mod disks;
+mod jobs;
 
-use self::acts::Command;
 use self::disks::{Blow, Disks};
+use self::jobs::Command;
 use headpond_volume::Volume;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ fn strike(command: Command, base: &Disks, blow: Blow, swept: &mut Swept) -> bool
         let volume = disks.open(&runtime, &sim).await;
         command.prepare(&disks, &volume, &runtime, &sim).await;
         disks.arm(blow);
-        let acted = command.act(&disks, &volume, &runtime, &sim).await;
+        let acted = command.job(&disks, &volume, &runtime, &sim).await;
         has_struck.set(disks.disarm());
         answer.set(Some(acted.is_ok()));
         if !command.leaves_nothing_open() {

@@ -17,8 +17,8 @@ use headpond_raid::{
 };
 use headpond_sim::{Ended, Medium, Power, Sim};
 use headpond_volume::{
-    ChangeMembersError, CoreDescription, Description, Devices, GrowBy, LeavingCopy, NewMember,
-    Pace, Size, Volume,
+    BackgroundRate, ChangeMembersError, CoreDescription, Description, Devices, GrowBy, LeavingCopy,
+    NewMember, Size, Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
@@ -94,8 +94,8 @@ impl Machine {
             let volume = self.open_as_kept(&runtime, &disks).await;
             let client = Client::new(volume.clone(), Rc::clone(&self.witness), &runtime);
             client.check_all().await.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));
-            let pace = Pace { floor: Size(32 << 20), ceiling: Some(Size(64 << 20)) };
-            volume.set_pace(None, |_| pace).expect("there is a core");
+            let pace = BackgroundRate { min: Size(32 << 20), max: Some(Size(64 << 20)) };
+            volume.set_background_rate(None, |_| pace).expect("there is a core");
             let worker = {
                 let (witness, volume, clock) =
                     (Rc::clone(&self.witness), volume.clone(), runtime.clone());
@@ -359,12 +359,12 @@ fn work_that_rests_still_does_when_a_copy_has_gone() {
     machine.live_to_the_end(11, async |runtime, sim| {
         let disks = machine.disks(&runtime, &sim);
         let volume = machine.open_as_kept(&runtime, &disks).await;
-        volume.pause_upkeep(None, true).expect("there is a core");
+        volume.pause_background(None, true).expect("there is a core");
         volume.scrub_array(None).expect("it has copies");
         let leaving = LeavingCopy { copy: WhichCopy::Missing, device: None };
         volume.drop_copy(None, leaving, pool()).await.expect("one is missing");
-        let upkeep = volume.status().cores[0].upkeep.clone();
-        assert!(upkeep.paused && upkeep.scrub_wanted, "{upkeep:?}");
+        let background = volume.status().cores[0].background.clone();
+        assert!(background.paused && background.scrub_wanted, "{background:?}");
         volume.self_check();
         volume.stop().await.expect("stops");
     });

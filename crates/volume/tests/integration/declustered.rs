@@ -6,7 +6,7 @@ use headpond_cache::Mode;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, Occupied, Spread};
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
-use headpond_volume::{ActKind, Description, Devices, NewMember, Volume};
+use headpond_volume::{Description, Devices, JobKind, NewMember, Volume};
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -64,8 +64,8 @@ fn spare_space_stands_in_unasked_and_a_new_device_gives_it_back() {
         assert_eq!((shown.width, shown.spares, shown.spares_free), (3, 1, 1));
 
         volume.fail_member(None, "m2").await.unwrap();
-        until(&volume, &runtime, |it| !it.status().acts.is_empty()).await;
-        assert_eq!(volume.status().acts[0].act, ActKind::StandIn, "unasked");
+        until(&volume, &runtime, |it| !it.status().jobs.is_empty()).await;
+        assert_eq!(volume.status().jobs[0].job, JobKind::StandIn, "unasked");
         client.run(&WORKLOAD, 8).await.unwrap();
         until(&volume, &runtime, |it| it.status().array.state == ArrayState::Healthy).await;
         let status = volume.status().array;

@@ -6,7 +6,7 @@ use headpond_block::{BlockDevice, Buffer, RequestKind, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::{ArrayState, Contents};
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
-use headpond_volume::{ActKind, CreateOptions, Devices, Volume};
+use headpond_volume::{CreateOptions, Devices, JobKind, Volume};
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -84,13 +84,13 @@ fn parity_is_computed_while_requests_are_served_and_then_replaces_a_member() {
         let client = Client::new(volume.clone(), Rc::clone(&witness), &runtime);
         client.run(&WORKLOAD, 7).await.unwrap();
         assert!(volume.status().array.initialising.is_some(), "the load outlasts nothing");
-        let acts = volume.status().acts;
+        let jobs = volume.status().jobs;
         let total_bytes = volume.geometry().size_bytes;
-        assert_eq!((acts[0].act, acts[0].total_bytes), (ActKind::Parity, total_bytes), "{acts:?}");
-        assert!(acts[0].left_s.is_some_and(|left_s| left_s > 0.0), "{acts:?}");
+        assert_eq!((jobs[0].job, jobs[0].total_bytes), (JobKind::Parity, total_bytes), "{jobs:?}");
+        assert!(jobs[0].left_s.is_some_and(|left_s| left_s > 0.0), "{jobs:?}");
         bench.until_initialised(&volume).await;
         assert!(volume.status().warnings.is_empty(), "{:?}", volume.status().warnings);
-        assert_eq!(volume.status().acts, []);
+        assert_eq!(volume.status().jobs, []);
         // Where nobody has written, the members still hold what they held before.
         let far = volume.geometry().size_bytes - (1 << 20);
         let before = read(&volume, far).await;

@@ -46,7 +46,7 @@ fn status_says_how_the_write_hole_is_closed_and_alarms_where_the_journal_is_lost
         assert!(write_hole(&volume).contains("writes are refused"));
         let alert = volume.status().alerts.remove(0);
         assert_eq!(alert.kind, AlertKind::JournalLost);
-        assert!(alert.to_do.contains("add-spare"), "{alert}");
+        assert!(alert.action.contains("add-spare"), "{alert}");
         let write = (&volume as &dyn BlockDevice).write(0, Buffer::zeroed(4096)).await;
         assert!(write.is_err(), "it is not to be torn");
         volume.stop().await.unwrap();

@@ -1,7 +1,6 @@
 //! Volumes as whoever serves them has them; one program, so that it is linked once and all
 //! tests share the processors.
 
-mod acts;
 mod array_settings;
 mod both_runtimes;
 mod cache_away;
@@ -11,9 +10,9 @@ mod copy_count;
 mod cores;
 mod declustered;
 mod durable;
-mod growth;
-mod growth_cuts;
+mod flushed_positions;
 mod initialise;
+mod jobs;
 mod journal;
 mod journal_change;
 mod lifecycle;
@@ -22,8 +21,9 @@ mod mirror_cuts;
 mod ownership;
 mod payload_free;
 mod power_cuts;
-mod promises;
 mod rebuild_latency;
+mod reshape;
+mod reshape_cuts;
 mod support;
 mod tier;
-mod vouch;
+mod verify_contents;

@@ -39,7 +39,7 @@ fn dirty_blocks_outlive_what_rots_or_cannot_be_read_on_one_copy() {
             byte_at(&volume, 0).await.unwrap();
             expect(&volume, 7).await;
             let errors = volume.stats().slices[0].counters.errors;
-            assert_eq!((errors.cache_mended, errors.dirty_unreadable), (BLOCKS, 0));
+            assert_eq!((errors.cache_repaired, errors.dirty_unreadable), (BLOCKS, 0));
             let media = FaultRule::on(RequestKind::Read, Fault::Media);
             rig.copies[copy].1.add(FaultRule { times: Some(5), ..media });
             expect(&volume, 7).await;
@@ -185,7 +185,7 @@ fn a_copy_is_replaced_while_the_volume_is_served_and_no_scrub_disturbs_that() {
         rig.copies.push((ram("c", COPY_BYTES), FaultControl::default()));
         let volume = rig.open(&[0, 1]).await;
         write(&volume, 7).await;
-        volume.pause_upkeep(Some(CACHE_COPIES), true).unwrap();
+        volume.pause_background(Some(CACHE_COPIES), true).unwrap();
         let with = NewMember {
             word: "c".into(),
             device: rig.devices(&[2]).copies.remove(0),
@@ -196,7 +196,7 @@ fn a_copy_is_replaced_while_the_volume_is_served_and_no_scrub_disturbs_that() {
         let error = volume.scrub_cache().await.unwrap_err();
         assert!(matches!(error, ScrubCacheError::CatchingUp { .. }), "{error}");
         write(&volume, 8).await;
-        volume.pause_upkeep(Some(CACHE_COPIES), false).unwrap();
+        volume.pause_background(Some(CACHE_COPIES), false).unwrap();
         let names = || volume.description().cache.unwrap().devices().map(String::from).collect();
         for _ in 0..1000 {
             if names() == ["b".to_owned(), "c".to_owned()] {

@@ -49,7 +49,7 @@ struct Machine {
 
 /// What a life does once the volume is open.
 #[derive(Clone, Copy)]
-enum Act {
+enum Job {
     /// A little work with both copies, and some more with the one that is left.
     LoseOne,
     /// The same; then that one comes back, and is given everything beside more work.
@@ -127,7 +127,7 @@ impl Machine {
     }
 
     /// Where it is not cut: whether the volume opened, and at which operation what matters began.
-    fn live(&self, present: &[usize], act: Act) -> Ended<(bool, u64)> {
+    fn live(&self, present: &[usize], job: Job) -> Ended<(bool, u64)> {
         let begun = Cell::new(0);
         let main = async |runtime: Runtime, sim: Sim| {
             let loss = FaultControl::default();
@@ -144,22 +144,22 @@ impl Machine {
             client.check_all().await.unwrap_or_else(|wrong| panic!("{present:?}: {wrong:?}"));
             volume.self_check();
             client.run(&FEW, 7).await.expect("works");
-            if matches!(act, Act::Detach) {
+            if matches!(job, Job::Detach) {
                 // It has nothing to write before it is left.
                 volume.clean_all().await.expect("the array takes it");
             }
             begun.set(self.power.operations());
-            if !matches!(act, Act::CheckAndWrite) {
+            if !matches!(job, Job::CheckAndWrite) {
                 let gone = FaultRule::on(RequestKind::Read, Fault::Gone);
                 loss.add(FaultRule { kind: None, ..gone });
             }
-            if matches!(act, Act::Detach) {
+            if matches!(job, Job::Detach) {
                 detach(&volume, &client, &runtime).await;
             }
-            if matches!(act, Act::LoseOne | Act::TakeBack) {
+            if matches!(job, Job::LoseOne | Job::TakeBack) {
                 client.run(&FEW, 8).await.expect("goes on with the other");
             }
-            if matches!(act, Act::TakeBack) {
+            if matches!(job, Job::TakeBack) {
                 begun.set(self.power.operations());
                 let device = self.disk(&self.copies[LOST], &runtime, &sim);
                 take_back(&volume, &client, device).await;
@@ -189,7 +189,7 @@ impl Machine {
 
     /// Whether the volume opens with these copies; what it then shows is right.
     fn opens(&self, present: &[usize]) -> bool {
-        match self.live(present, Act::CheckAndWrite) {
+        match self.live(present, Job::CheckAndWrite) {
             Ended::Finished((opened, _)) => opened,
             Ended::Cut => panic!("nobody cut the power"),
         }
@@ -227,10 +227,10 @@ async fn take_back(volume: &Volume, client: &Client, device: Rc<dyn BlockDevice>
 
 /// Cuts a life at operations from where what matters begins, and starts what is left in every way;
 /// how often each copy started alone, and of how many times.
-fn sweep(act: Act, cuts: impl Fn(Range<u64>) -> Vec<u64>) -> ([u64; 2], u64) {
+fn sweep(job: Job, cuts: impl Fn(Range<u64>) -> Vec<u64>) -> ([u64; 2], u64) {
     let before = Machine::new();
     let whole = before.duplicate();
-    let Ended::Finished((true, first)) = whole.live(&BOTH, act) else {
+    let Ended::Finished((true, first)) = whole.live(&BOTH, job) else {
         panic!("nobody cut the power");
     };
     let last = whole.power.operations();
@@ -240,7 +240,7 @@ fn sweep(act: Act, cuts: impl Fn(Range<u64>) -> Vec<u64>) -> ([u64; 2], u64) {
         times += 1;
         let machine = before.duplicate();
         machine.power.cut_after(cut_after);
-        assert!(machine.live(&BOTH, act).was_cut(), "cut after {cut_after}");
+        assert!(machine.live(&BOTH, job).was_cut(), "cut after {cut_after}");
         machine.crash(cut_after);
         assert!(machine.duplicate().opens(&BOTH), "cut after {cut_after}");
         let started = machine.duplicate();
@@ -261,7 +261,7 @@ fn sweep(act: Act, cuts: impl Fn(Range<u64>) -> Vec<u64>) -> ([u64; 2], u64) {
 
 #[test]
 fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_refused() {
-    let (alone, times) = sweep(Act::LoseOne, |range| range.collect());
+    let (alone, times) = sweep(Job::LoseOne, |range| range.collect());
     assert_eq!(alone[LEFT], times);
     assert!(alone[LOST] > 0, "before a write was acknowledged without it");
     assert!(alone[LOST] < times, "and no more after one was");
@@ -272,13 +272,13 @@ fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_r
 fn whichever_copy_starts_after_a_cut_in_a_detach_beside_a_loss_shows_nothing_old() {
     let before = Machine::new();
     let whole = before.duplicate();
-    let Ended::Finished((true, first)) = whole.live(&BOTH, Act::Detach) else {
+    let Ended::Finished((true, first)) = whole.live(&BOTH, Job::Detach) else {
         panic!("nobody cut the power");
     };
     for cut_after in first..whole.power.operations() {
         let machine = before.duplicate();
         machine.power.cut_after(cut_after);
-        assert!(machine.live(&BOTH, Act::Detach).was_cut(), "cut after {cut_after}");
+        assert!(machine.live(&BOTH, Job::Detach).was_cut(), "cut after {cut_after}");
         machine.crash(cut_after);
         assert!(machine.duplicate().opens(&BOTH), "cut after {cut_after}");
         for only in BOTH {
@@ -290,7 +290,7 @@ fn whichever_copy_starts_after_a_cut_in_a_detach_beside_a_loss_shows_nothing_old
 #[test]
 fn whichever_copy_starts_after_a_cut_beside_a_return_has_what_was_promised_or_is_refused() {
     // A few while it is filled, and most when that ends.
-    let (alone, times) = sweep(Act::TakeBack, |range| {
+    let (alone, times) = sweep(Job::TakeBack, |range| {
         let end = range.end - 120..range.end;
         range.step_by(701).chain(end.step_by(11)).collect()
     });

@@ -367,7 +367,7 @@ fn replayed_blocks_that_only_torn_parity_could_complete_stay_and_are_counted() {
 /// member is an error, and everything that is read is right.
 #[test]
 fn a_member_that_is_lost_right_after_a_cut_costs_errors_at_most_and_shows_nothing_wrong() {
-    let (mut doubted, mut failed) = (0, 0);
+    let (mut suspect, mut failed) = (0, 0);
     for (machine, life, at) in cut_machines(Mode::WriteBack, 11) {
         let main = async |runtime: Runtime, sim: Sim| {
             let mut devices = machine.devices(&runtime, &sim, life.seed, None);
@@ -384,14 +384,14 @@ fn a_member_that_is_lost_right_after_a_cut_costs_errors_at_most_and_shows_nothin
             let client = Client::new(Rc::new(window), Rc::clone(&machine.witness), &runtime);
             let judged = client.check_all().await;
             judged.unwrap_or_else(|verdict| panic!("cut {at}: {verdict}"));
-            (volume.status().array.doubted_blocks, client.tally().failed_reads)
+            (volume.status().array.suspect_parity_blocks, client.tally().failed_reads)
         };
         let ended = run_until_cut(at, &machine.power, main).expect("no deadlock");
         let Ended::Finished((blocks, reads)) = ended else { panic!("nobody cut the power") };
-        doubted += blocks;
+        suspect += blocks;
         failed += reads;
     }
-    assert!(doubted > 20, "{doubted} blocks beside parity that may be torn");
+    assert!(suspect > 20, "{suspect} blocks beside parity that may be torn");
     assert!(failed > 0, "nothing depended on the parity");
 }
 

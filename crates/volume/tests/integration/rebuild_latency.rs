@@ -4,7 +4,9 @@ use crate::support::{CREATE, careful, description};
 use headpond_block::{BlockDevice, Buffer, Geometry, Request, Runtime};
 use headpond_raid::{ArrayState, Level, Occupied, Spread};
 use headpond_sim::{Model, ModelDevice, Random, SparseDevice, run, ssd};
-use headpond_volume::{CoreDescription, Description, Devices, NewMember, Pace, Size, Volume};
+use headpond_volume::{
+    BackgroundRate, CoreDescription, Description, Devices, NewMember, Size, Volume,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,7 +31,7 @@ struct Shape {
     writes: u64,
     /// How long, each time.
     measured: Duration,
-    pace: Pace,
+    pace: BackgroundRate,
 }
 
 /// RAID 6 of eight disks that turn.
@@ -43,7 +45,7 @@ const DISKS: Shape = Shape {
     depth: 16,
     writes: 3,
     measured: Duration::from_secs(60),
-    pace: Pace { floor: Size(10 << 20), ceiling: None },
+    pace: BackgroundRate { min: Size(10 << 20), max: None },
 };
 
 /// What a shape came to: the slowest of a hundred requests, and bytes a second of a member.
@@ -79,7 +81,7 @@ impl Shape {
             strip: Size(STRIP_BYTES),
             declustered: self.spread,
             members,
-            upkeep: self.pace,
+            background: self.pace,
             ..usual.core
         };
         let description = Description { cache: None, core, ..usual };
@@ -161,13 +163,13 @@ impl Shape {
         let volume = self.open(&runtime).await;
         self.slowest_of_a_hundred(&volume, &runtime).await;
         let quiet = self.slowest_of_a_hundred(&volume, &runtime).await;
-        volume.pause_upkeep(None, true).expect("it can rest");
+        volume.pause_background(None, true).expect("it can rest");
         volume.fail_member(None, &self.lost()).await.expect("it can do without");
         let degraded = self.slowest_of_a_hundred(&volume, &runtime).await;
         if self.spread.is_none() {
             self.add_spare(&volume, &runtime).await;
         }
-        volume.pause_upkeep(None, false).expect("it goes on");
+        volume.pause_background(None, false).expect("it goes on");
         let (before, begun) = (self.rows_done(&volume), runtime.now());
         let rebuilding = self.slowest_of_a_hundred(&volume, &runtime).await;
         let took = runtime.now().since(begun).as_secs_f64();
@@ -233,7 +235,7 @@ impl Shape {
     /// copies, what holds of it at the beginning.
     fn check(self) {
         let Felt { quiet, degraded, rebuilding, rate } = self.felt();
-        let even = self.pace.floor.0;
+        let even = self.pace.min.0;
         let floor = if self.raid.is_mirrored() { even * 3 / 10 } else { even };
         assert!(rate >= floor * 19 / 20, "{rate} of {floor} bytes a second");
         // Beside full queues the loss alone costs nearly as much.
@@ -255,7 +257,7 @@ fn a_rebuild_onto_distributed_spares_has_half_of_its_floor_beside_full_queues() 
     let shape = Shape { depth: 64, spread, drives: 16, ..DISKS };
     let Felt { quiet, rebuilding, rate, .. } = shape.felt();
     assert!(rebuilding <= 2 * quiet, "{rebuilding:?} where it takes {quiet:?}");
-    assert!(rate * 2 >= shape.pace.floor.0, "{rate} bytes a second");
+    assert!(rate * 2 >= shape.pace.min.0, "{rate} bytes a second");
 }
 
 /// Minutes of simulation, for `make conclusions`.
@@ -288,7 +290,7 @@ mod conclusions {
         let flash = Shape { raid: Level::Raid5, model: "nvme-dc-2t", depth: 1, measured, ..DISKS };
         let Felt { quiet, rebuilding, rate, .. } = flash.felt();
         assert!(rebuilding <= 2 * quiet, "{rebuilding:?} where it takes {quiet:?}");
-        assert!(rate >= 15 * flash.pace.floor.0, "{rate} bytes a second");
+        assert!(rate >= 15 * flash.pace.min.0, "{rate} bytes a second");
     }
 
     /// Of two copies one is left, which does the work of both until the new drive has something to
@@ -302,7 +304,7 @@ mod conclusions {
                 rebuilding <= 2 * quiet,
                 "{rebuilding:?} where it takes {quiet:?}, {depth} deep"
             );
-            let at_floor = Duration::from_secs(shape.bytes / shape.pace.floor.0);
+            let at_floor = Duration::from_secs(shape.bytes / shape.pace.min.0);
             assert!(took <= at_floor, "{took:?} where the floor takes {at_floor:?}, {depth} deep");
         }
     }

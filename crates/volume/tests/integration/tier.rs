@@ -28,7 +28,7 @@ fn tier(mode: Mode) -> TierDescription {
         device: "ram:8M".into(),
         line: Size(4096),
         settings: TierSettings { mode, ..TierSettings::default() },
-        volatile_allowed: mode.makes_dirt(),
+        volatile_allowed: mode.is_write_back(),
     }
 }
 
@@ -326,17 +326,17 @@ fn a_tier_that_fails_says_what_is_at_risk_and_what_to_do() {
             write(&volume, 4096, 2).await;
             let errors = told(AlertKind::CacheWriteErrors);
             assert_eq!(errors.at_risk.blocks, dirty, "{errors}");
-            assert!(errors.to_do.contains("cache attach stack ram:SIZE --tier"), "{errors}");
+            assert!(errors.action.contains("cache attach stack ram:SIZE --tier"), "{errors}");
             faults.add(rule);
             write(&volume, 8192, 3).await;
             // Nothing can be put in the place of the record, which nobody waits for.
             runtime.sleep(Duration::from_millis(1)).await;
             let failed = told(AlertKind::CacheFailed);
-            assert!(failed.happened.starts_with("the tier device failed"), "{failed}");
+            assert!(failed.cause.starts_with("the tier device failed"), "{failed}");
             // What was dirty is on its way to the volume below, or there by now.
             let tier = volume.status().tier.expect("the volume has a tier");
             assert_eq!(failed.at_risk.bytes, tier.dirty_bytes, "{failed}");
-            assert!(failed.to_do.contains("`headpond cache detach stack --tier"), "{failed}");
+            assert!(failed.action.contains("`headpond cache detach stack --tier"), "{failed}");
             for (offset, byte) in [(0, 1), (4096, 2), (8192, 3)] {
                 assert_eq!(read(&volume, offset).await, byte);
             }

@@ -33,7 +33,7 @@ pub use striping::{Different, Outlook, outlook, outlooks};
 use crate::condition::Condition;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Layout, LayoutError, Level, Spread};
-use headpond_volume::Pace;
+use headpond_volume::BackgroundRate;
 use serde::Serialize;
 use std::fmt;
 
@@ -68,7 +68,7 @@ pub struct Assumptions {
     /// Requests in flight that are looked at.
     pub depths: Vec<u32>,
     /// Between what a rebuild goes: bytes a second of a drive.
-    pub pace: Pace,
+    pub pace: BackgroundRate,
     /// Until a failed drive is replaced; 0 with a spare in place.
     pub replace_hours: f64,
     /// What is in front, if there is something.
@@ -285,8 +285,8 @@ impl Assumptions {
     /// writes so many bytes.
     fn span(&self, hours: f64, bytes: f64) -> Span {
         let at = |rate: u64| bytes / rate.max(1) as f64 / 3600.0;
-        let idle = self.pace.ceiling.map_or(hours, |ceiling| hours.max(at(ceiling.bytes())));
-        Span { idle, floor: idle.max(at(self.pace.floor.bytes())) }
+        let idle = self.pace.max.map_or(hours, |ceiling| hours.max(at(ceiling.bytes())));
+        Span { idle, floor: idle.max(at(self.pace.min.bytes())) }
     }
 
     /// Of the drives' time, what a rebuild at the floor takes: for the bytes, and for coming to
@@ -294,7 +294,7 @@ impl Assumptions {
     pub fn rebuild_share(&self, drive: &DriveFigures) -> f64 {
         let copied_per_s = drive.capacity_bytes as f64 / (drive.copy_hours() * 3600.0);
         let step_s = STEP_BYTES / copied_per_s + 1.0 / drive.random_read_iops;
-        (self.pace.floor.bytes() as f64 / STEP_BYTES * step_s).min(1.0)
+        (self.pace.min.bytes() as f64 / STEP_BYTES * step_s).min(1.0)
     }
 }
 
@@ -332,7 +332,12 @@ mod tests {
     use headpond_volume::Size;
 
     fn given() -> Assumptions {
-        Assumptions { depths: vec![1, 32], pace: Pace::default(), replace_hours: 24.0, cache: None }
+        Assumptions {
+            depths: vec![1, 32],
+            pace: BackgroundRate::default(),
+            replace_hours: 24.0,
+            cache: None,
+        }
     }
 
     fn shape(level: Level, members: u16, groups: u16) -> Shape {
@@ -441,7 +446,7 @@ mod tests {
         // Ten MiB of 199 MB and ten accesses of 197.
         let share = 10.485_760 / 199.0 + 10.0 / 197.0;
         assert!((rebuilding / degraded - (1.0 - share)).abs() < 0.001, "{rebuilding} {degraded}");
-        let narrow = Pace { floor: Size(100 << 20), ceiling: Some(Size(50 << 20)) };
+        let narrow = BackgroundRate { min: Size(100 << 20), max: Some(Size(50 << 20)) };
         let narrow = Assumptions { pace: narrow, ..given() };
         let slow = Plan::of(&drive, shape(Level::Raid6, 12, 1), &narrow).unwrap();
         let at_ceiling = slow.rebuild_idle_hours.unwrap();

@@ -15,8 +15,8 @@ use headpond_block::{BlockDevice, DeviceError, Geometry, Runtime, Stalled};
 use headpond_raid::layout::Role;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
-    Array, AssembleError, AssembleOptions, Contents, CreateError, CreateOptions, Integrity, Intent,
-    MemberError, Occupied, Patience, Striping, Tuning, assemble, create,
+    Array, AssembleError, AssembleOptions, Contents, CreateError, CreateOptions, Deadlines,
+    Integrity, Intent, MemberError, Occupied, Striping, Tuning, assemble, create,
 };
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, Model, Sim, SparseDevice, run};
@@ -174,8 +174,8 @@ async fn start(
     };
     create(members, &options).await?;
     // Queues that are full on purpose are no reason to give a drive up.
-    let patience: Option<Patience> = None;
-    let tuning = Tuning { patience, ..Tuning::default() };
+    let deadlines: Option<Deadlines> = None;
+    let tuning = Tuning { deadlines, ..Tuning::default() };
     let how = AssembleOptions { tuning, ..AssembleOptions::default() };
     Ok(assemble(runtime, members.to_vec(), how).await?.array)
 }

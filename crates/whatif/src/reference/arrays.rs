@@ -10,7 +10,7 @@ use crate::plan::{Assumptions, DriveFigures, Plan, Shape};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
-use headpond_volume::{ArraySettings, Pace, Size};
+use headpond_volume::{ArraySettings, BackgroundRate, Size};
 use serde::Serialize;
 use std::path::Path;
 
@@ -113,8 +113,12 @@ fn formula(drive: &DriveFigures, metric: &str, column: &str) -> Option<f64> {
     let (level, members) = array(column)?;
     let groups = level.usual_groups(members);
     let shape = Shape { level, members, groups, spread: None, strip_bytes: 64 << 10 };
-    let given =
-        Assumptions { depths: Vec::new(), pace: Pace::default(), replace_hours: 0.0, cache: None };
+    let given = Assumptions {
+        depths: Vec::new(),
+        pace: BackgroundRate::default(),
+        replace_hours: 0.0,
+        cache: None,
+    };
     let speeds = Plan::of(drive, shape, &given).ok()?.when(Condition::Healthy)?.full;
     match metric {
         "random_read" => Some(speeds.random_read_iops),

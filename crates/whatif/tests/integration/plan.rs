@@ -2,7 +2,7 @@
 
 use headpond_raid::Level;
 use headpond_testkit::{shared, skip};
-use headpond_volume::Pace;
+use headpond_volume::BackgroundRate;
 use headpond_whatif::plan::{
     Assumptions, DriveFigures, InFront, Plan, Shape, Speeds, array_experiments, array_speeds,
     cached_experiments, cached_speeds,
@@ -45,7 +45,7 @@ fn compare(
     let shape = Shape { level, members, groups: 1, spread: None, strip_bytes: 64 << 10 };
     let given = Assumptions {
         depths: depths.to_vec(),
-        pace: Pace::default(),
+        pace: BackgroundRate::default(),
         replace_hours: 24.0,
         cache: None,
     };
@@ -122,7 +122,7 @@ mod conclusions {
         let experiments = cached_experiments(shape, &drive.model, &front, &depths);
         let given = Assumptions {
             depths: depths.clone(),
-            pace: Pace::default(),
+            pace: BackgroundRate::default(),
             replace_hours: 24.0,
             cache: Some(front),
         };

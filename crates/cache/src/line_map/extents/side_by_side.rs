@@ -25,7 +25,7 @@ impl Extents {
         let (mut blocks, mut chains) = ([0; ASIDE], [Chain { at: NONE, bit: 0 }; ASIDE]);
         let (mut bit, mut len) = (0, 0);
         for run in runs {
-            self.buckets.foresee(self.buckets.of(run.first.0));
+            self.buckets.prefetch(self.buckets.of(run.first.0));
         }
         for run in runs {
             let mut block = run.first.0;
@@ -43,7 +43,7 @@ impl Extents {
         while len > 0 {
             let mut left = 0;
             for chain in &chains[..len] {
-                self.extents.foresee(chain.at);
+                self.extents.prefetch(chain.at);
             }
             for index in 0..len {
                 let Chain { at, bit } = chains[index % ASIDE];

@@ -22,7 +22,7 @@ use headpond_api::client::Client;
 use headpond_api::operations;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
-use headpond_api::requests::{LookBody, SetBody};
+use headpond_api::requests::{SampleBody, SetBody};
 use headpond_raid::ArrayStatus;
 use headpond_report::shell_words;
 use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
@@ -142,12 +142,12 @@ impl LiveVolume<'_> {
             }
             _ => {}
         }
-        let body = LookBody {
+        let body = SampleBody {
             output: output.clone(),
             requests_max: REQUESTS_MAX,
             milliseconds_max: LOOK_MAX.as_millis() as u64,
         };
-        self.client.call_with(&operations::LOOK, &body)?;
+        self.client.call_with(&operations::SAMPLE, &body)?;
         let mut reader = TraceReader::open(&output, ReadOptions::default())?;
         let mut records = Vec::new();
         while let Some(record) = reader.next_record()? {
@@ -288,7 +288,7 @@ fn unsettled(status: &Status) -> Option<&'static str> {
     let cache = status.live_cache();
     let is = |state: fn(&CacheStatus) -> bool| cache.is_some_and(state);
     let is_at_work = |core: &CoreAnswer| {
-        let is_paused = core.upkeep.as_ref().is_some_and(|upkeep| upkeep.paused);
+        let is_paused = core.background.as_ref().is_some_and(|background| background.paused);
         !is_paused && core.array.as_ref().is_some_and(has_work)
     };
     match () {
@@ -305,7 +305,7 @@ fn unsettled(status: &Status) -> Option<&'static str> {
 fn has_work(array: &ArrayStatus) -> bool {
     array.initialising.is_some()
         || array.scrubbing.is_some()
-        || array.growth.is_some()
+        || array.reshape.is_some()
         || array.members.iter().any(|member| member.filling.is_some())
 }
 

@@ -2,12 +2,12 @@
 
 use super::journal::SetJournalArgs;
 use super::live::{
-    AddSpareArgs, DropCopyArgs, GrowArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs,
+    AddSpareArgs, DropCopyArgs, GrowArgs, MemberArgs, OfArgs, RateArgs, ReAddArgs, ReplaceArgs,
     ResumeArgs, ScrubArgs,
 };
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
-use headpond_volume::{Pace, Size};
+use headpond_volume::{BackgroundRate, Size};
 use std::path::PathBuf;
 
 /// Think about an array before it is bought; exchange members of one that is served, and look
@@ -41,7 +41,7 @@ pub enum ArrayCommand {
         headpond array wait hv0                      # until the first parity is there\n\n\
         It ends with code 4 where the work rests: paused, or because something went wrong.")]
     Wait(OfArgs),
-    Pace(PaceArgs),
+    Rate(RateArgs),
 }
 
 /// Say what arrays of such drives would be: capacity, speed, rebuild, probability of loss.
@@ -112,13 +112,13 @@ pub struct PlanArgs {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub depth: Vec<u32>,
-    /// How fast a rebuild goes at least while clients are served, as `array pace` says it: bytes a
+    /// How fast a rebuild goes at least while clients are served, as `array rate` says it: bytes a
     /// second of a drive.
-    #[arg(long, value_name = "RATE", default_value_t = Pace::default().floor)]
-    pub floor: Size,
+    #[arg(long, value_name = "RATE", default_value_t = BackgroundRate::default().min)]
+    pub rate_min: Size,
     /// How fast it goes at most; as fast as the drives can where nothing is said.
     #[arg(long, value_name = "RATE")]
-    pub ceiling: Option<Size>,
+    pub rate_max: Option<Size>,
     /// Hours until a failed drive is replaced; 0 with a spare in place.
     #[arg(
         long,

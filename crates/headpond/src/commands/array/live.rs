@@ -12,17 +12,17 @@ use headpond_api::client::Client;
 use headpond_api::operations::{self, Operation};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
-use headpond_api::requests::{GrowBody, MemberBody, OfCoreBody, PaceBody};
+use headpond_api::requests::{GrowBody, MemberBody, OfCoreBody, RateBody};
 use headpond_daemon::MISSING;
 use headpond_raid::{ArrayState, ArrayStatus, Level};
 use headpond_report::size;
-use headpond_volume::{ActKind, CACHE_COPIES, MirrorStatus, Size, UpkeepStatus};
+use headpond_volume::{BackgroundStatus, CACHE_COPIES, JobKind, MirrorStatus, Size};
 use serde::Serialize;
 use uuid::Uuid;
 
 /// What goes on beside the requests.
-const ACTS: [ActKind; 5] =
-    [ActKind::StandIn, ActKind::Rebuild, ActKind::Parity, ActKind::Growth, ActKind::ArrayScrub];
+const JOBS: [JobKind; 5] =
+    [JobKind::StandIn, JobKind::Rebuild, JobKind::Parity, JobKind::Reshape, JobKind::ArrayScrub];
 
 /// Make a device a spare of a served volume's array; what is on the device is lost. It takes the
 /// place of the next member that is lost, or of one that is.
@@ -155,25 +155,25 @@ pub struct ResumeArgs {
     wait: bool,
 }
 
-/// Say how fast work on the array beside the requests may go: rebuild, growth, first parity,
-/// scrub. It moves between the two by what the requests feel of it.
+/// Set the limits of the rate of background work: rebuild, reshape, initial sync, scrub. Between
+/// the two it goes as fast as hardly changes the latency of clients' requests.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  headpond array pace hv0 --floor 50M\n  \
-    headpond array pace hv0 --ceiling 200M\n\n\
-    Bytes a second, of each member for a rebuild or a growth, else of the array.")]
-pub struct PaceArgs {
+#[command(after_help = "Examples:\n  headpond array rate hv0 --min 50M\n  \
+    headpond array rate hv0 --max 200M\n\n\
+    Bytes a second, of each member for a rebuild or a reshape, else of the array.")]
+pub struct RateArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// At least, while clients ask something of the array; copies on disks keep to it over a whole
-    /// rebuild, which begins with three tenths of it.
+    /// At least, under client load; copies on disks keep to it over a whole rebuild, which begins
+    /// with three tenths of it.
     #[arg(long)]
-    floor: Option<Size>,
+    min: Option<Size>,
     /// At most.
-    #[arg(long, conflicts_with = "no_ceiling")]
-    ceiling: Option<Size>,
-    /// As fast as the members can, where the requests allow it.
+    #[arg(long, conflicts_with = "no_max")]
+    max: Option<Size>,
+    /// No maximum: as fast as the members can.
     #[arg(long)]
-    no_ceiling: bool,
+    no_max: bool,
 }
 
 /// Which array.
@@ -234,37 +234,38 @@ impl OfArgs {
     }
 
     /// Whether work of this kind is left.
-    fn is_left(&self, status: &Status, act: ActKind) -> bool {
+    fn is_left(&self, status: &Status, job: JobKind) -> bool {
         let Some(array) = self.array(status) else { return false };
         let is_degraded = array.state == ArrayState::Degraded && array.parity_initialised;
-        match act {
+        match job {
             // A spare that stands by is about to be given a lost role.
-            ActKind::Rebuild => {
+            JobKind::Rebuild => {
                 let is_filled = array.members.iter().any(|member| member.filling.is_some());
                 (is_degraded && !array.spares.is_empty()) || is_filled
             }
-            ActKind::StandIn => {
+            JobKind::StandIn => {
                 is_degraded && array.declustered.is_some_and(|it| it.spares_free > 0)
             }
-            ActKind::Parity => {
+            JobKind::Parity => {
                 let is_healthy = array.state == ArrayState::Healthy;
                 !array.parity_initialised && is_healthy && array.level != Level::Raid0
             }
-            ActKind::Growth => array.growth.is_some(),
-            _ => self.upkeep(status).is_some_and(|upkeep| upkeep.scrub_wanted),
+            JobKind::Reshape => array.reshape.is_some(),
+            _ => self.background(status).is_some_and(|background| background.scrub_wanted),
         }
     }
 
     /// Follows work of these kinds to its end.
-    fn wait(&self, places: &Places, acts: &[ActKind]) -> Result<Status> {
+    fn wait(&self, places: &Places, jobs: &[JobKind]) -> Result<Status> {
         let client = Client::of(places, &self.volume)?;
-        let is_left = |status: &Status| acts.iter().any(|act| self.is_left(status, *act));
+        let is_left = |status: &Status| jobs.iter().any(|job| self.is_left(status, *job));
         let is_resting = |status: &Status| {
-            self.upkeep(status).is_some_and(|upkeep| upkeep.paused || upkeep.failure.is_some())
+            self.background(status)
+                .is_some_and(|background| background.paused || background.failure.is_some())
         };
         let is_to_do = |status: &Status| is_left(status) && !is_resting(status);
-        let status = waiting::until_done(&client, acts, self.core().as_deref(), is_to_do)?;
-        match self.upkeep(&status).and_then(|upkeep| upkeep.failure.as_ref()) {
+        let status = waiting::until_done(&client, jobs, self.core().as_deref(), is_to_do)?;
+        match self.background(&status).and_then(|background| background.failure.as_ref()) {
             Some(failure) => Err(Failure::refused(failure)),
             None if is_left(&status) => Err(Failure::refused(format!(
                 "it is paused: `headpond array resume {}` has it go on",
@@ -281,10 +282,10 @@ impl OfArgs {
         }
     }
 
-    fn upkeep<'a>(&self, status: &'a Status) -> Option<&'a UpkeepStatus> {
+    fn background<'a>(&self, status: &'a Status) -> Option<&'a BackgroundStatus> {
         match self.mirror(status) {
-            Some(mirror) => Some(&mirror.upkeep),
-            None => self.core_of(status)?.upkeep.as_ref(),
+            Some(mirror) => Some(&mirror.background),
+            None => self.core_of(status)?.background.as_ref(),
         }
     }
 
@@ -306,7 +307,7 @@ impl OfArgs {
                     (Some(cache), _) if self.cache => status::print_copies(cache),
                     (_, array) => array.into_iter().for_each(status::print_array),
                 }
-                status::print_acts(status);
+                status::print_jobs(status);
             }
         }
         Ok(Exit::Ok)
@@ -319,7 +320,7 @@ pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
     let mut status = args.of.post(places, &operations::ADD_SPARE, &body)?;
     claims::tell_lost(&claims);
     if args.wait {
-        status = args.of.wait(places, &[ActKind::Rebuild])?;
+        status = args.of.wait(places, &[JobKind::Rebuild])?;
     }
     args.of.tell(&format!("{} belongs to the {}", body.device, args.of.what()), &status)
 }
@@ -328,7 +329,7 @@ pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
     let mut status = args.of.post(places, &operations::RE_ADD, &body)?;
     if args.wait {
-        status = args.of.wait(places, &[ActKind::Rebuild])?;
+        status = args.of.wait(places, &[JobKind::Rebuild])?;
         return args.of.tell(&format!("{} is in use again", body.device), &status);
     }
     args.of.tell(&format!("{} is given what it lacks", body.device), &status)
@@ -345,7 +346,7 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
     let mut status = args.of.post(places, &operations::REPLACE, &body)?;
     claims::tell_lost(&claims);
     if args.wait {
-        status = args.of.wait(places, &[ActKind::Rebuild])?;
+        status = args.of.wait(places, &[JobKind::Rebuild])?;
         return args.of.tell(&format!("{} is replaced, and free", body.device), &status);
     }
     args.of.tell(&format!("{} is being replaced", body.device), &status)
@@ -361,7 +362,7 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
         return grow_copies(places, args, status);
     }
     if args.wait {
-        status = args.of.wait(places, &[ActKind::Growth])?;
+        status = args.of.wait(places, &[JobKind::Reshape])?;
         let size = size(args.of.array(&status).map_or(0, |array| array.size_bytes));
         let done = format!("the data lies on all members; clients that connect find {size}");
         return args.of.tell(&done, &status);
@@ -371,7 +372,7 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
 
 fn grow_copies(places: &Places, args: &GrowArgs, mut status: Status) -> Result<Exit> {
     if args.wait {
-        status = args.of.wait(places, &[ActKind::Rebuild])?;
+        status = args.of.wait(places, &[JobKind::Rebuild])?;
         return args.of.tell("the new copies hold everything", &status);
     }
     args.of.tell("the new copies are given everything from now on", &status)
@@ -412,7 +413,7 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     if !args.wait {
         return args.of.tell("every stripe is looked at from now on", &status);
     }
-    status = args.of.wait(places, &[ActKind::ArrayScrub])?;
+    status = args.of.wait(places, &[JobKind::ArrayScrub])?;
     let scrub = args.of.array(&status).map(|array| array.scrub.clone()).unwrap_or_default();
     let done = format!(
         "{} stripes looked at: {} strips rewritten, {} sectors put right ({} of them located \
@@ -444,17 +445,17 @@ pub fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
 }
 
 pub fn wait(places: &Places, of: &OfArgs) -> Result<Exit> {
-    let status = of.wait(places, &ACTS)?;
+    let status = of.wait(places, &JOBS)?;
     of.tell(&format!("no work on the {} is left", of.what()), &status)
 }
 
-pub fn pace(places: &Places, args: &PaceArgs) -> Result<Exit> {
-    args.of.check_no_cache("its copies go at a pace of their own")?;
-    let PaceArgs { floor, ceiling, no_ceiling, .. } = *args;
-    let body = PaceBody { core: args.of.core.clone(), floor, ceiling, no_ceiling };
-    let status = args.of.post(places, &operations::PACE, &body)?;
-    let upkeep = args.of.upkeep(&status).cloned().unwrap_or_default();
-    let ceiling = upkeep.ceiling_bytes_per_s.map(|it| format!("at most {}/s", Size(it)));
-    let (floor, ceiling) = (Size(upkeep.floor_bytes_per_s), ceiling.unwrap_or("no ceiling".into()));
-    args.of.tell(&format!("at least {floor}/s beside requests, {ceiling}"), &status)
+pub fn rate(places: &Places, args: &RateArgs) -> Result<Exit> {
+    args.of.check_no_cache("its copies are resynced at a rate of their own")?;
+    let RateArgs { min, max, no_max, .. } = *args;
+    let body = RateBody { core: args.of.core.clone(), min, max, no_max };
+    let status = args.of.post(places, &operations::RATE, &body)?;
+    let background = args.of.background(&status).cloned().unwrap_or_default();
+    let max = background.max_bytes_per_s.map(|it| format!("at most {}/s", Size(it)));
+    let (min, max) = (Size(background.min_bytes_per_s), max.unwrap_or("no maximum".into()));
+    args.of.tell(&format!("background work: at least {min}/s under client load, {max}"), &status)
 }

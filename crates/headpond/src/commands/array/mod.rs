@@ -18,7 +18,7 @@ use args::PlanArgs;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_raid::{Level, Spread};
-use headpond_volume::{Pace, Size};
+use headpond_volume::{BackgroundRate, Size};
 use headpond_whatif::Condition;
 use headpond_whatif::plan::{
     Assumptions, CachedSpeeds, DriveFigures, InFront, PRESET_40, Plan, RebuildTimes, Shape,
@@ -76,7 +76,7 @@ pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
         ArrayCommand::Pause(of) => live::pause(places, of),
         ArrayCommand::Resume(args) => live::resume(places, args),
         ArrayCommand::Wait(of) => live::wait(places, of),
-        ArrayCommand::Pace(args) => live::pace(places, args),
+        ArrayCommand::Rate(args) => live::rate(places, args),
     }
 }
 
@@ -118,8 +118,8 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn pace(args: &PlanArgs) -> Result<Pace> {
-    let pace = Pace { floor: args.floor, ceiling: args.ceiling };
+fn pace(args: &PlanArgs) -> Result<BackgroundRate> {
+    let pace = BackgroundRate { min: args.rate_min, max: args.rate_max };
     pace.check().map_err(Failure::usage)?;
     Ok(pace)
 }

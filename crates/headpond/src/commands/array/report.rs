@@ -59,7 +59,7 @@ pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
          (simulated: at the usual pace). A drive is replaced after {:.0} h, and distributed spares wait for none.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
          cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
-        size(given.pace.floor.bytes()),
+        size(given.pace.min.bytes()),
         percent(given.rebuild_share(drive)),
         given.replace_hours,
         share(drive.failures_per_year),

@@ -5,7 +5,7 @@ use crate::telling::word;
 use headpond_api::answers::CoreAnswer;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
-    ArrayStatus, DeviceErrors, GrowthStatus, IntegrityStatus, Level, MemberStatus, PatienceStatus,
+    ArrayStatus, DeadlineStatus, DeviceErrors, IntegrityStatus, Level, MemberStatus, ReshapeStatus,
 };
 use headpond_report::{count, size};
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ const LINE_MAX: usize = 86;
 pub fn print_array(array: &ArrayStatus) {
     let (members, state) = (array.members.len(), word(array.state));
     println!("  array     {} of {members} members{}, {state}", array.level, spread(array));
-    let lines = array.patience.as_ref().map(tell_patience).into_iter();
+    let lines = array.deadlines.as_ref().map(tell_patience).into_iter();
     let lines = lines.chain(array.integrity.as_ref().map(tell_integrity));
-    let lines = lines.chain(tell_suspect_parity(array.doubted_blocks));
-    let lines = lines.chain(array.growth.as_ref().map(tell_growth));
+    let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks));
+    let lines = lines.chain(array.reshape.as_ref().map(tell_growth));
     lines.for_each(|line| println!("            {line}"));
     print_array_live(array);
 }
@@ -75,9 +75,9 @@ fn tell_suspect_parity(blocks: u64) -> Option<String> {
     })
 }
 
-fn tell_growth(growth: &GrowthStatus) -> String {
-    let percent = growth.rows_done * 100 / growth.rows.max(1);
-    let (before, after) = (growth.members_before, size(growth.size_bytes_after));
+fn tell_growth(reshape: &ReshapeStatus) -> String {
+    let percent = reshape.rows_done * 100 / reshape.rows.max(1);
+    let (before, after) = (reshape.members_before, size(reshape.size_bytes_after));
     format!("growing from {before} members to {after}: {percent} %")
 }
 
@@ -88,15 +88,15 @@ fn tell_integrity(integrity: &IntegrityStatus) -> String {
 }
 
 /// How long members are waited for, where others can answer for them.
-fn tell_patience(patience: &PatienceStatus) -> String {
+fn tell_patience(deadlines: &DeadlineStatus) -> String {
     let seconds = |millis: u64| format!("{} s", millis as f64 / 1000.0);
-    let read = match patience.read_ms {
+    let read = match deadlines.read_timeout_ms {
         Some(millis) => format!("reads are reconstructed after {} at most", seconds(millis)),
         None => "late reads are not reconstructed".to_owned(),
     };
     let deadline =
-        patience.deadline_ms.map(|millis| format!("{} without an answer", seconds(millis)));
-    let late = patience.late_max.filter(|_| patience.read_ms.is_some());
+        deadlines.timeout_ms.map(|millis| format!("{} without an answer", seconds(millis)));
+    let late = deadlines.timeouts_max.filter(|_| deadlines.read_timeout_ms.is_some());
     let late = late.map(|times| format!("{times} timeouts in 10 min"));
     let causes: Vec<String> = deadline.into_iter().chain(late).collect();
     let end = match causes.is_empty() {
@@ -117,7 +117,7 @@ fn name_of(member: &MemberStatus) -> String {
 fn tell_slow(member: &MemberStatus) -> Option<String> {
     let answers = &member.answers;
     let silent_ms = answers.unanswered_ms;
-    if answers.slow_reads == 0 && !answers.is_given_up && silent_ms < SILENT_MS {
+    if answers.slow_reads == 0 && !answers.is_timed_out && silent_ms < SILENT_MS {
         return None;
     }
     let typical = answers.typical_read_us;
@@ -131,10 +131,10 @@ fn tell_slow(member: &MemberStatus) -> Option<String> {
          and {} timeouts in 10 min{}",
         name_of(member),
         answers.slow_reads,
-        answers.late_reads,
-        answers.reads_by_peers,
-        answers.slow_spells,
-        answers.late_spells,
+        answers.timed_out_reads,
+        answers.reconstructed_reads,
+        answers.slow_events,
+        answers.timeouts,
         typical.unwrap_or_default()
     ))
 }
@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn patience_says_who_answers_a_late_read_and_who_is_given_up() {
-        let told = |read_ms, deadline_ms, late_max| {
-            tell_patience(&PatienceStatus { read_ms, deadline_ms, late_max })
+        let told = |read_timeout_ms, timeout_ms, timeouts_max| {
+            tell_patience(&DeadlineStatus { read_timeout_ms, timeout_ms, timeouts_max })
         };
         assert_eq!(
             told(Some(2000), Some(30_000), Some(8)),
@@ -250,12 +250,12 @@ mod tests {
         let told = |slow_reads, unanswered_ms| {
             let answers = Answers {
                 slow_reads,
-                late_reads: 3,
-                reads_by_peers: 40,
-                slow_spells: 5,
-                late_spells: 2,
+                timed_out_reads: 3,
+                reconstructed_reads: 40,
+                slow_events: 5,
+                timeouts: 2,
                 is_slow: true,
-                is_given_up: false,
+                is_timed_out: false,
                 typical_read_us: Some(812),
                 unanswered_ms,
             };

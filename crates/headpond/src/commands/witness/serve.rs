@@ -76,10 +76,12 @@ pub fn start(
 
 /// The kernel closes the sockets of a ring that was killed some time after its process is gone.
 fn bind(ring: &Ring, args: &ListenArgs) -> io::Result<SocketListener> {
-    let patience = Instant::now() + RELEASE_PATIENCE;
+    let deadlines = Instant::now() + RELEASE_PATIENCE;
     loop {
         match SocketListener::bind_tcp(ring, args.listen) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < patience => {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadlines =>
+            {
                 std::thread::sleep(RELEASE_PAUSE);
             }
             bound => return bound,

@@ -11,7 +11,7 @@ pub(super) const FEATURE_DECLUSTERED: u64 = 1 << 2;
 /// What lies in the place of lost blocks is not their data.
 pub(super) const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
 /// The array is being grown, and a part of its data lies where another shape has it.
-pub(super) const FEATURE_GROWTH: u64 = 1 << 4;
+pub(super) const FEATURE_RESHAPE: u64 = 1 << 4;
 /// Members without redundancy have weights.
 pub(super) const FEATURE_WEIGHTS: u64 = 1 << 5;
 /// There are checksums that a write has to disown first.
@@ -21,7 +21,7 @@ pub(super) const FEATURES: u64 = FEATURE_SPARES
     | FEATURE_JOURNAL
     | FEATURE_DECLUSTERED
     | FEATURE_LOST_BLOCKS
-    | FEATURE_GROWTH
+    | FEATURE_RESHAPE
     | FEATURE_WEIGHTS
     | FEATURE_INTEGRITY;
 
@@ -31,8 +31,8 @@ pub(super) fn features(array: &ArrayRecord) -> u64 {
     let declustered = if array.declustering.is_some() { FEATURE_DECLUSTERED } else { 0 };
     let lost = if array.has_lost_blocks { FEATURE_LOST_BLOCKS } else { 0 };
     let journal = array.journal.map_or(0, |_| FEATURE_JOURNAL);
-    let growth = array.growth.map_or(0, |_| FEATURE_GROWTH);
+    let reshape = array.reshape.map_or(0, |_| FEATURE_RESHAPE);
     let weights = array.weights.as_ref().map_or(0, |_| FEATURE_WEIGHTS);
     let integrity = array.integrity_region_stripes.map_or(0, |_| FEATURE_INTEGRITY);
-    spares | journal | declustered | lost | growth | weights | integrity
+    spares | journal | declustered | lost | reshape | weights | integrity
 }

@@ -67,11 +67,11 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 has_lost_blocks: event_count % 3 == 0,
                 journal: (level.parity() > 0 && sequence % 5 > 1)
                     .then(|| journal(uuid, event_count, sequence)),
-                growth: None,
+                reshape: None,
             };
             let array = with_intent(array, intent);
-            let growth = growth(event_count, rows.min(STAGE_BYTES >> shift));
-            let array = ArrayRecord { growth: growth.filter(|_| can_grow(&array)), ..array };
+            let reshape = reshape(event_count, rows.min(STAGE_BYTES >> shift));
+            let array = ArrayRecord { reshape: reshape.filter(|_| can_grow(&array)), ..array };
             of_last_member(with_integrity(array, sequence), sequence)
         },
     )
@@ -90,7 +90,7 @@ fn with_intent(array: ArrayRecord, region: u64) -> ArrayRecord {
 }
 
 fn with_integrity(array: ArrayRecord, sequence: u64) -> ArrayRecord {
-    if array.level == Level::Raid0 || array.growth.is_some() || sequence % 4 != 1 {
+    if array.level == Level::Raid0 || array.reshape.is_some() || sequence % 4 != 1 {
         return array;
     }
     let data_offset = integrity::data_offset_min(array.member_data_bytes);
@@ -109,9 +109,9 @@ fn can_grow(array: &ArrayRecord) -> bool {
     !has_fixed_shape && array.journal.is_none() && array.intent_region_stripes.is_some()
 }
 
-fn growth(event_count: u64, rows: u64) -> Option<RecordedGrowth> {
-    let next = RecordedGrowth::Next { moved_rows: rows, staged_rows: rows / 2 };
-    [None, Some(RecordedGrowth::Former), Some(next)][event_count as usize % 3]
+fn reshape(event_count: u64, rows: u64) -> Option<RecordedReshape> {
+    let next = RecordedReshape::Next { moved_rows: rows, staged_rows: rows / 2 };
+    [None, Some(RecordedReshape::Former), Some(next)][event_count as usize % 3]
 }
 
 fn weights(members: usize, sequence: u64) -> Weights {
@@ -210,7 +210,7 @@ fn weights_lie_where_the_format_says_and_older_programs_refuse_them() {
         absent_since: None,
         has_lost_blocks: false,
         journal: None,
-        growth: None,
+        reshape: None,
     };
     assert_eq!(array.data_bytes_of(Role(0)), 3 << 20);
     let superblock =

@@ -10,15 +10,15 @@
 //!   the first does not name lacks nothing that was promised, or was given up.
 //! - An array that went on without the cache has raised its generation before.
 
-mod ground;
+mod backing;
 mod places;
 mod span;
 
 use crate::ArraySettings;
 use crate::assembly::open::Decorator;
+use crate::background::BackgroundWork;
 use crate::description::FIRST_CORE;
-use crate::upkeep::Upkeep;
-pub(crate) use ground::Ground;
+pub(crate) use backing::CoreBacking;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
 use headpond_raid::{Array, OwnerStopped};
@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub name: String,
     pub array: Rc<Array>,
     /// Work on the array beside the requests.
-    pub upkeep: Upkeep,
+    pub background: BackgroundWork,
 }
 
 /// All of them, in order of address.
@@ -50,7 +50,7 @@ pub(crate) struct Cores {
     /// All of them, for whoever is led anew where they change.
     pub device: Rc<dyn BlockDevice>,
     /// The same for the caches.
-    pub ground: Rc<Ground>,
+    pub backing: Rc<CoreBacking>,
     /// The same without what was put around it, where there are several.
     span: Option<Rc<SpanDevice>>,
     /// Put around that.
@@ -60,8 +60,8 @@ pub(crate) struct Cores {
 impl Core {
     pub fn new(id: u16, name: String, array: Array, runtime: &Runtime) -> Rc<Self> {
         let array = Rc::new(array);
-        let upkeep = Upkeep::new(&array, runtime);
-        Rc::new(Self { id, name, array, upkeep })
+        let background = BackgroundWork::new(&array, runtime);
+        Rc::new(Self { id, name, array, background })
     }
 
     fn shape(&self) -> Shape {
@@ -80,8 +80,8 @@ impl Cores {
         let (places, plain, span) = Self::lay(&list)?;
         let device = decorator.as_ref().map_or_else(|| plain.clone(), |put| put(plain.clone()));
         let arrays = list.iter().map(|core| Rc::clone(&core.array)).collect();
-        let ground = Rc::new(Ground::new(Rc::clone(&device), arrays));
-        Ok(Self { runtime, list, places, device, ground, span, decorator })
+        let backing = Rc::new(CoreBacking::new(Rc::clone(&device), arrays));
+        Ok(Self { runtime, list, places, device, backing, span, decorator })
     }
 
     /// Where they lie, and all of them as one device.
@@ -117,14 +117,14 @@ impl Cores {
         let pick = |core: &Rc<Core>| Rc::clone(if core.id == again.id { &again } else { core });
         let list = self.list.iter().map(pick).collect();
         let again = Self::new(self.runtime.clone(), list, self.decorator.clone())?;
-        Ok(again.on_ground_of(self))
+        Ok(again.on_backing_of(self))
     }
 
     /// The same cores where they lie since one of them has grown.
     pub fn in_their_size(&self) -> Self {
         let (runtime, list) = (self.runtime.clone(), self.list.clone());
         let again = Self::new(runtime, list, self.decorator.clone());
-        again.expect("the stripes are what they were").on_ground_of(self)
+        again.expect("the stripes are what they were").on_backing_of(self)
     }
 
     /// Checks the arrays, and where they lie; for tests and simulation.
@@ -140,9 +140,9 @@ impl Cores {
             assert!(self.list[..at].iter().all(is_another), "two cores are called {}", core.id);
             assert!(place.len() <= core.shape().size_bytes, "a core has no more than its array");
             core.array.self_check();
-            core.upkeep.self_check(&core.array);
+            core.background.self_check(&core.array);
         }
-        self.ground.self_check(&self.device, &self.arrays());
+        self.backing.self_check(&self.device, &self.arrays());
     }
 
     /// Whether each has the place that its size asks for.
@@ -151,12 +151,12 @@ impl Cores {
     }
 
     /// Where there are several, their addresses may change, and no cache lies there.
-    fn on_ground_of(self, before: &Self) -> Self {
+    fn on_backing_of(self, before: &Self) -> Self {
         if !self.is_single() {
             return self;
         }
-        before.ground.lead_to(Rc::clone(&self.device), self.arrays());
-        Self { ground: Rc::clone(&before.ground), ..self }
+        before.backing.lead_to(Rc::clone(&self.device), self.arrays());
+        Self { backing: Rc::clone(&before.backing), ..self }
     }
 
     /// Whether there is only the first one.
@@ -222,8 +222,8 @@ impl Cores {
     }
 
     /// What a cache lies on, for each slice.
-    pub fn grounds(&self, slices: u16) -> Vec<Rc<dyn BlockDevice>> {
-        vec![Rc::clone(&self.ground) as Rc<dyn BlockDevice>; usize::from(slices)]
+    pub fn backings(&self, slices: u16) -> Vec<Rc<dyn BlockDevice>> {
+        vec![Rc::clone(&self.backing) as Rc<dyn BlockDevice>; usize::from(slices)]
     }
 
     /// The devices of a volume without a cache, one for each slice.
@@ -276,7 +276,7 @@ impl Cores {
             }
             Ok(())
         };
-        self.ground.disown_with(forget).await
+        self.backing.disown_with(forget).await
     }
 
     /// A cache that comes back later has missed what happens from here on.
@@ -304,16 +304,16 @@ impl Cores {
     }
 
     /// Work on the arrays goes on beside the requests from now on.
-    pub fn begin_upkeep(&self) {
+    pub fn begin_background(&self) {
         for core in &self.list {
-            core.upkeep.begin();
+            core.background.begin();
         }
     }
 
     /// Ends it.
-    pub async fn stop_upkeep(&self) {
+    pub async fn stop_background(&self) {
         for core in &self.list {
-            core.upkeep.stop().await;
+            core.background.stop().await;
         }
     }
 }
@@ -366,11 +366,11 @@ mod tests {
             ("led to the cores that there are", |it| {
                 let cores = it.cores();
                 let around = ProbeDevice::new(Rc::clone(&cores.device), it.runtime.clone());
-                cores.ground.lead_to(Rc::new(around), cores.arrays());
+                cores.backing.lead_to(Rc::new(around), cores.arrays());
             }),
             ("recorded on the arrays", |it| {
                 let cores = it.cores();
-                cores.ground.lead_to(Rc::clone(&cores.device), Vec::new());
+                cores.backing.lead_to(Rc::clone(&cores.device), Vec::new());
             }),
         ];
         assert_trips(lived, |it| it.cores().self_check(), &breaks);

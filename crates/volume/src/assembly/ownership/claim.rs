@@ -10,7 +10,7 @@
 //! as an owner that it may have overwritten takes to notice. Where an owner fell silent, it may
 //! have begun a renewal just before our record was written, and is certain of it for a lease.
 
-use super::promises::Promises;
+use super::flushed_positions::FlushedPositions;
 use super::record::{Found, Host, OwnerRecord, Process};
 use super::{LEASE_INTERVALS, WATCH_INTERVALS, area};
 use headpond_block::sync::join_all;
@@ -76,7 +76,7 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Claimed {
     pub since: Instant,
     /// What the devices say that the last owner's cache had promised.
-    pub promises: Vec<Promises>,
+    pub flushed_positions: Vec<FlushedPositions>,
     pub devices: Vec<Rc<dyn BlockDevice>>,
 }
 
@@ -99,7 +99,7 @@ impl Attempt<'_> {
             look = self.watch(look, interval).await?;
             settle = interval.max(self.me.interval()) * LEASE_INTERVALS;
         }
-        let promises = look.said.iter().flatten().map(Found::promises).collect();
+        let flushed_positions = look.said.iter().flatten().map(Found::flushed_positions).collect();
         let written = self.write(&look).await;
         if self.runtime.now().since(look.begun) > settle {
             settle = settle.max(self.me.interval() * LEASE_INTERVALS);
@@ -117,7 +117,7 @@ impl Attempt<'_> {
                 None => {}
             }
         }
-        Ok(Claimed { since: last.begun, promises, devices })
+        Ok(Claimed { since: last.begun, flushed_positions, devices })
     }
 
     async fn look(&self) -> Look {
@@ -205,7 +205,7 @@ impl Attempt<'_> {
 async fn write_to(device: &Rc<dyn BlockDevice>, me: &OwnerRecord, said: &Said) -> bool {
     let Some(found) = said else { return false };
     // Its promises stand until the log has been looked at.
-    let me = OwnerRecord { promises: found.promises(), ..me.clone() };
+    let me = OwnerRecord { flushed_positions: found.flushed_positions(), ..me.clone() };
     area::write(&**device, &me, found, RequestFlags::FUA).await.is_ok()
 }
 

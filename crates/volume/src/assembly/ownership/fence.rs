@@ -10,7 +10,7 @@
 //! - What a volume was merely shown, it does not say it owns: a device is the volume's from the
 //!   first write on that passes, or where a start has found it to be.
 
-use super::promises::Promises;
+use super::flushed_positions::FlushedPositions;
 use super::record::{Found, OwnerRecord};
 use super::{LEASE_INTERVALS, OwnerState};
 use headpond_block::sync::Notify;
@@ -22,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 /// Answers with what the cache has promised by now.
-pub(super) type PromiseSource = Box<dyn Fn() -> Promises>;
+pub(super) type FlushedPositionSource = Box<dyn Fn() -> FlushedPositions>;
 
 /// Shared by all devices of a volume.
 pub(super) struct Fence {
@@ -30,9 +30,9 @@ pub(super) struct Fence {
     /// What is written, but for its sequence and the promises.
     pub me: OwnerRecord,
     /// What the devices said that the last owner's cache had promised.
-    pub told: Vec<Promises>,
+    pub told: Vec<FlushedPositions>,
     /// Where this owner's promises are asked for, once it has a cache.
-    pub promises: RefCell<Option<PromiseSource>>,
+    pub flushed_positions: RefCell<Option<FlushedPositionSource>>,
     pub is_stopping: Cell<bool>,
     guarded: RefCell<Vec<Weak<Guarded>>>,
     certain_until: Cell<Instant>,
@@ -50,14 +50,14 @@ pub(super) struct Guarded {
     is_failing: Cell<bool>,
     pub is_beating: Cell<bool>,
     /// The promises that are stable here.
-    pub told: RefCell<Promises>,
+    pub told: RefCell<FlushedPositions>,
 }
 
 impl Fence {
     pub fn new(
         runtime: &Runtime,
         me: OwnerRecord,
-        told: Vec<Promises>,
+        told: Vec<FlushedPositions>,
         certain_since: Instant,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -65,7 +65,7 @@ impl Fence {
             certain_until: Cell::new(certain_since + me.interval() * LEASE_INTERVALS),
             me,
             told,
-            promises: RefCell::default(),
+            flushed_positions: RefCell::default(),
             is_stopping: Cell::new(false),
             guarded: RefCell::default(),
             lost_to: RefCell::default(),
@@ -126,11 +126,11 @@ impl Fence {
 
     /// What a device is to say that says this now.
     pub fn record_after(&self, found: &Found) -> OwnerRecord {
-        let promises = match &*self.promises.borrow() {
+        let flushed_positions = match &*self.flushed_positions.borrow() {
             Some(source) => source(),
-            None => found.promises(),
+            None => found.flushed_positions(),
         };
-        OwnerRecord { promises, ..self.me.clone() }
+        OwnerRecord { flushed_positions, ..self.me.clone() }
     }
 
     /// Whether records are to be kept alive.
@@ -285,7 +285,7 @@ mod tests {
                 sequence: 0,
                 interval_ms: 1000,
                 is_held: true,
-                promises: Promises::default(),
+                flushed_positions: FlushedPositions::default(),
             };
             let now = runtime.now();
             let fence = Fence::new(&runtime, me, Vec::new(), now);

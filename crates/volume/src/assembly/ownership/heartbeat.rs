@@ -73,10 +73,10 @@ async fn beat(device: &Rc<Guarded>) -> Result<Beat, DeviceError> {
     }
     let record = fence.record_after(&found);
     // Only news has to outlive the power: of a log, that is what it promised since.
-    let is_news = *device.told.borrow() != record.promises;
+    let is_news = *device.told.borrow() != record.flushed_positions;
     let flags = if is_news { RequestFlags::FUA } else { RequestFlags::empty() };
     area::write(&*device.inner, &record, &found, flags).await?;
-    device.told.replace(record.promises);
+    device.told.replace(record.flushed_positions);
     Ok(Beat::Renewed)
 }
 

@@ -19,8 +19,8 @@
 mod area;
 mod claim;
 mod fence;
+mod flushed_positions;
 mod heartbeat;
-mod promises;
 mod record;
 
 use crate::assembly::open::{Devices, is_memory};
@@ -28,9 +28,9 @@ use crate::description::Description;
 use crate::notes::Note;
 pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
 use fence::Fence;
+pub(crate) use flushed_positions::FlushedPositions;
 use headpond_block::{BlockDevice, DeviceError, Instant, Runtime};
 use headpond_raid::{Inspection, inspect_all, journals_of};
-pub(crate) use promises::Promises;
 use record::OwnerRecord;
 pub use record::{Host, Process};
 use schemars::JsonSchema;
@@ -91,12 +91,13 @@ impl Ownership {
             sequence: 0,
             interval_ms: description.heartbeat_ms,
             is_held: true,
-            promises: Promises::default(),
+            flushed_positions: FlushedPositions::default(),
         };
         let volume = &description.name;
         let attempt = claim::Attempt { runtime, volume, claimant, me: &me, devices: &ours };
         let claimed = attempt.carry_out().await?;
-        let ownership = Self(Some(Fence::new(runtime, me, claimed.promises, claimed.since)));
+        let ownership =
+            Self(Some(Fence::new(runtime, me, claimed.flushed_positions, claimed.since)));
         for place in devices.lasting_mut() {
             let is_claimed = claimed.devices.iter().any(|device| Rc::ptr_eq(device, place));
             let since = is_claimed.then_some(claimed.since);
@@ -142,14 +143,14 @@ impl Ownership {
     }
 
     /// What the devices said that this cache had promised; `None` where they are not asked.
-    pub fn promises_told(&self, cache: Uuid) -> Option<Promises> {
-        self.0.as_ref().map(|fence| Promises::of(cache, &fence.told))
+    pub fn flushed_positions_recorded(&self, cache: Uuid) -> Option<FlushedPositions> {
+        self.0.as_ref().map(|fence| FlushedPositions::of(cache, &fence.told))
     }
 
     /// Has the devices say from now on what the cache has promised, and say it now, stably.
-    pub async fn tell_promises(&self, source: impl Fn() -> Promises + 'static) {
+    pub async fn tell_promises(&self, source: impl Fn() -> FlushedPositions + 'static) {
         if let Some(fence) = &self.0 {
-            fence.promises.replace(Some(Box::new(source)));
+            fence.flushed_positions.replace(Some(Box::new(source)));
             heartbeat::say_now(fence).await;
         }
     }
@@ -168,13 +169,13 @@ async fn belonging(
     description: &Description,
     devices: &mut Devices,
 ) -> Vec<Rc<dyn BlockDevice>> {
-    let patience = description.array.patience();
+    let deadlines = description.array.deadlines();
     let cores: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
     let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
     let mirror: Vec<Uuid> = mirror.iter().map(|mirror| mirror.uuid).collect();
     let (mut ours, mut absent) = (Vec::new(), Vec::new());
     for (given, arrays) in [(&mut devices.members, &cores), (&mut devices.copies, &mirror)] {
-        let looks = inspect_all(runtime, std::mem::take(given), patience).await;
+        let looks = inspect_all(runtime, std::mem::take(given), deadlines).await;
         let looks = looks.into_iter().map(|(device, look)| {
             let is_it =
                 |look| matches!(look, Inspection::Member(it) if arrays.contains(&it.array.uuid));
@@ -188,7 +189,7 @@ async fn belonging(
     {
         ours.push(Rc::clone(device));
     }
-    let looks = journals_of(runtime, std::mem::take(&mut devices.journals), patience).await;
+    let looks = journals_of(runtime, std::mem::take(&mut devices.journals), deadlines).await;
     let is_it = |array: Option<Uuid>| array.is_some_and(|array| cores.contains(&array));
     let looks = looks.into_iter().map(|(device, look)| (device, look.map(is_it)));
     sort_out(looks, &mut devices.journals, &mut ours, &mut absent);

@@ -4,7 +4,7 @@
 //! - Any bytes decode to what they say, or to why they say nothing; never a panic.
 //! - A write goes to one of two places in turn: the one before stays whole while it is written.
 
-use super::promises::Promises;
+use super::flushed_positions::FlushedPositions;
 use headpond_raid::checksum::with_hole;
 use std::time::Duration;
 use uuid::Uuid;
@@ -56,7 +56,7 @@ pub(crate) struct OwnerRecord {
     /// The owner is there, until it says otherwise or is silent.
     pub is_held: bool,
     /// Of the cache that the owner has in front of the cores.
-    pub promises: Promises,
+    pub flushed_positions: FlushedPositions,
 }
 
 /// What the records of a device say.
@@ -101,7 +101,7 @@ impl OwnerRecord {
         put(96, &self.host.process.number.to_le_bytes());
         put(104, &self.host.process.started.to_le_bytes());
         put(128, shortened(&self.host.name).as_bytes());
-        self.promises.encode(&mut bytes);
+        self.flushed_positions.encode(&mut bytes);
         let checksum = with_hole(&bytes, CHECKSUM_AT);
         bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -137,7 +137,7 @@ impl OwnerRecord {
             sequence: u64_at(bytes, 80),
             interval_ms: u32_at(bytes, 88),
             is_held,
-            promises: Promises::decode(bytes),
+            flushed_positions: FlushedPositions::decode(bytes),
         })
     }
 }
@@ -162,10 +162,10 @@ impl Found {
     }
 
     /// What the cache of the last owner had promised.
-    pub fn promises(&self) -> Promises {
+    pub fn flushed_positions(&self) -> FlushedPositions {
         match self {
-            Self::Record(record) => record.promises.clone(),
-            Self::Nothing | Self::Unreadable(_) => Promises::default(),
+            Self::Record(record) => record.flushed_positions.clone(),
+            Self::Nothing | Self::Unreadable(_) => FlushedPositions::default(),
         }
     }
 
@@ -211,8 +211,8 @@ mod tests {
             process,
         };
         let (volume, token) = (VOLUME, Uuid::from_u128(3));
-        let promises = Promises::default();
-        OwnerRecord { volume, token, host, sequence, interval_ms: 1000, is_held, promises }
+        let flushed_positions = FlushedPositions::default();
+        OwnerRecord { volume, token, host, sequence, interval_ms: 1000, is_held, flushed_positions }
     }
 
     fn area(records: &[OwnerRecord]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use super::{SettingChange, SettingError};
 use crate::Size;
-use headpond_raid::{Array, MergeConfig, MergeWait, Patience, patience};
+use headpond_raid::{Array, Deadlines, MergeConfig, MergeWait, deadlines};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -16,12 +16,15 @@ pub struct ArraySettings {
     pub merge_wait_us: MergeWaitSetting,
     /// Most that waits so at a time.
     pub merge_max: Size,
-    /// How long a read of a member is waited for at most before its peers answer it.
-    pub member_patience_ms: WaitMs,
-    /// After how long without an answer a member is given up.
-    pub member_deadline_ms: WaitMs,
-    /// How often within ten minutes a member may be late until it is given up.
-    pub member_late_max: LateMax,
+    /// After which a read of a member is reconstructed from its peers.
+    #[serde(alias = "member_patience_ms")]
+    pub member_read_timeout_ms: WaitMs,
+    /// After which a member that does not answer is failed.
+    #[serde(alias = "member_deadline_ms")]
+    pub member_timeout_ms: WaitMs,
+    /// Timeouts of reads within ten minutes after which a member is failed.
+    #[serde(alias = "member_late_max")]
+    pub member_timeouts_max: TimeoutsMax,
     /// What the requests of all clients hold in memory at most.
     pub client_memory: ClientMemory,
 }
@@ -29,7 +32,7 @@ pub struct ArraySettings {
 /// Milliseconds, or `off`: for as long as it takes.
 pub type WaitMs = Limit<{ WAIT_MS.0 }, { WAIT_MS.1 }>;
 /// A number of times, or `off`: however often.
-pub type LateMax = Limit<{ LATE_MAX.0 }, { LATE_MAX.1 }>;
+pub type TimeoutsMax = Limit<{ TIMEOUTS_MAX.0 }, { TIMEOUTS_MAX.1 }>;
 
 /// `off`, or a number from `LEAST` to `MOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,15 +61,15 @@ enum NumberOrText {
 const KEYS: [&str; 6] = [
     "merge-wait-us",
     "merge-max",
-    "member-patience-ms",
-    "member-deadline-ms",
-    "member-late-max",
+    "member-read-timeout-ms",
+    "member-timeout-ms",
+    "member-timeouts-max",
     "client-memory",
 ];
 /// From a little more than the array can tell apart to ten minutes.
 pub(super) const WAIT_MS: (u64, u64) = (100, 600_000);
-const _: () = assert!(WAIT_MS.0 >= patience::READ_MIN.as_millis() as u64);
-pub(super) const LATE_MAX: (u64, u64) = (1, patience::Spells::KEPT_MAX as u64);
+const _: () = assert!(WAIT_MS.0 >= deadlines::READ_MIN.as_millis() as u64);
+pub(super) const TIMEOUTS_MAX: (u64, u64) = (1, deadlines::EventWindow::KEPT_MAX as u64);
 pub(super) const MERGE_WAIT_US_MAX: u64 = 1_000_000;
 pub(super) const MERGE_MAX_MAX: Size = Size(1 << 30);
 /// The least and the most that clients' requests can be given.
@@ -115,17 +118,17 @@ impl ArraySettings {
     pub(crate) fn apply_to(&self, array: &Array) {
         let (wait, bytes_max) = (self.merge_wait_us.0, self.merge_max.bytes());
         array.set_merge(MergeConfig { wait, bytes_max });
-        array.set_patience(self.patience());
+        array.set_deadlines(self.deadlines());
     }
 
     /// Nothing where members are waited for however long it takes.
-    pub(crate) fn patience(&self) -> Option<Patience> {
+    pub(crate) fn deadlines(&self) -> Option<Deadlines> {
         let time = |WaitMs { 0: millis }| millis.map(Duration::from_millis);
-        let (read, deadline) = (time(self.member_patience_ms), time(self.member_deadline_ms));
-        let late_max = self.member_late_max.0.map(|times| times as u32);
+        let (read, deadline) = (time(self.member_read_timeout_ms), time(self.member_timeout_ms));
+        let timeouts_max = self.member_timeouts_max.0.map(|times| times as u32);
         // Who is given up is not waited for any longer.
         let read = read.map(|read| deadline.map_or(read, |deadline| read.min(deadline)));
-        (read.is_some() || deadline.is_some()).then_some(Patience { read, deadline, late_max })
+        (read.is_some() || deadline.is_some()).then_some(Deadlines { read, deadline, timeouts_max })
     }
 
     pub(crate) fn is_default(&self) -> bool {
@@ -136,14 +139,14 @@ impl ArraySettings {
 impl Default for ArraySettings {
     fn default() -> Self {
         let MergeConfig { wait, bytes_max } = MergeConfig::default();
-        let Patience { read, deadline, late_max } = Patience::default();
+        let Deadlines { read, deadline, timeouts_max } = Deadlines::default();
         let millis = |time: Option<Duration>| Limit(time.map(|time| time.as_millis() as u64));
         Self {
             merge_wait_us: MergeWaitSetting(wait),
             merge_max: Size(bytes_max),
-            member_patience_ms: millis(read),
-            member_deadline_ms: millis(deadline),
-            member_late_max: Limit(late_max.map(u64::from)),
+            member_read_timeout_ms: millis(read),
+            member_timeout_ms: millis(deadline),
+            member_timeouts_max: Limit(timeouts_max.map(u64::from)),
             client_memory: ClientMemory::default(),
         }
     }
@@ -254,9 +257,9 @@ mod tests {
             ("merge-wait-us=auto", ""),
             ("merge-max=1M", "merge_max = '1M'"),
             ("merge_max=0", "merge_max = '0'"),
-            ("member-patience-ms=500", "member_patience_ms = 500"),
-            ("member-deadline-ms=off", "member_deadline_ms = 'off'"),
-            ("member-late-max=3", "member_late_max = '3'"),
+            ("member-read-timeout-ms=500", "member_patience_ms = 500"),
+            ("member-timeout-ms=off", "member_deadline_ms = 'off'"),
+            ("member-timeouts-max=3", "member_late_max = '3'"),
             ("client-memory=512M", "client_memory = '512M'"),
             ("client-memory=auto", ""),
         ] {
@@ -273,8 +276,8 @@ mod tests {
             ("merge-wait-us=1000001", "it is auto, off, or 0 to 1000000"),
             ("merge-wait-us=soon", "auto, off"),
             ("merge-max=2G", "it is 0 to 1G"),
-            ("member-patience-ms=99", "it is off, or 100 to 600000"),
-            ("member-late-max=0", "it is off, or 1 to 100"),
+            ("member-read-timeout-ms=99", "it is off, or 100 to 600000"),
+            ("member-timeouts-max=0", "it is off, or 1 to 100"),
             ("client-memory=63M", "it is auto, or a size from 64M to 1T"),
             ("client-memory=off", "it is auto, or a size"),
             ("merge-wait-us.policy=off", "merge-wait-us, without anything after it"),
@@ -289,13 +292,13 @@ mod tests {
         let with = |texts: &[&str]| {
             let changes: Vec<SettingChange> =
                 texts.iter().map(|text| text.parse().unwrap()).collect();
-            ArraySettings::default().with_all(&changes).unwrap().patience()
+            ArraySettings::default().with_all(&changes).unwrap().deadlines()
         };
-        assert_eq!(with(&[]), Some(Patience::default()));
-        let quick = with(&["member-deadline-ms=1000"]).unwrap();
+        assert_eq!(with(&[]), Some(Deadlines::default()));
+        let quick = with(&["member-timeout-ms=1000"]).unwrap();
         assert_eq!(quick.read, quick.deadline);
-        let endless = with(&["member-deadline-ms=off"]).unwrap();
-        assert_eq!((endless.read, endless.deadline), (Patience::default().read, None));
-        assert_eq!(with(&["member-patience-ms=off", "member-deadline-ms=off"]), None);
+        let endless = with(&["member-timeout-ms=off"]).unwrap();
+        assert_eq!((endless.read, endless.deadline), (Deadlines::default().read, None));
+        assert_eq!(with(&["member-read-timeout-ms=off", "member-timeout-ms=off"]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What there is to set, and what each setting takes: for whoever looks, and for who made a
 //! mistake.
 
-use super::array::{CLIENT_MEMORY, LATE_MAX, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, WAIT_MS};
+use super::array::{CLIENT_MEMORY, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, TIMEOUTS_MAX, WAIT_MS};
 use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
 use crate::Size;
 use crate::description::cutoff::{THRESHOLD_MAX, THRESHOLD_MIN};
@@ -86,9 +86,9 @@ const KNOWN: &[(&str, Takes)] = &[
     ("checkpoint.every", Takes::BytesOrNone),
     ("merge-wait-us", Takes::WordsOrNumber(&["auto", "off"], 0, MERGE_WAIT_US_MAX)),
     ("merge-max", Takes::Bytes(Size(0), MERGE_MAX_MAX)),
-    ("member-patience-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
-    ("member-deadline-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
-    ("member-late-max", Takes::WordsOrNumber(&["off"], LATE_MAX.0, LATE_MAX.1)),
+    ("member-read-timeout-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
+    ("member-timeout-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
+    ("member-timeouts-max", Takes::WordsOrNumber(&["off"], TIMEOUTS_MAX.0, TIMEOUTS_MAX.1)),
     ("client-memory", Takes::WordsOrSize(&["auto"], CLIENT_MEMORY.0, CLIENT_MEMORY.1)),
 ];
 

@@ -444,7 +444,7 @@ mod tests {
             (
                 "colour=red",
                 "there are: bypass, checkpoint, checksums, classes, cleaning, client-memory, discard, eviction, \
-                 fallback, member-deadline-ms, member-late-max, member-patience-ms, merge-max, merge-wait-us, \
+                 fallback, member-timeout-ms, member-timeouts-max, member-read-timeout-ms, merge-max, merge-wait-us, \
                  mode, preset, promotion, readahead, seq-cutoff, tier",
             ),
             ("line=64K", "cache replace NAME DEVICE --line"),

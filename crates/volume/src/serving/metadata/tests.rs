@@ -238,7 +238,7 @@ fn a_recogniser_that_rests_reads_nothing_and_goes_on_afterwards() {
 #[test]
 fn a_request_to_an_inode_table_is_of_the_class_for_metadata() {
     use crate::assembly::slicing::Slicing;
-    use crate::serving::front::Front;
+    use crate::serving::dispatcher::RequestDispatcher;
     use crate::{CacheSettings, ClassSetting};
     use headpond_block::devices::RamDevice;
     use headpond_block::{BlockDevice, Buffer, Geometry, Request};
@@ -253,15 +253,15 @@ fn a_request_to_an_inode_table_is_of_the_class_for_metadata() {
             .map(|_| Rc::new(RamDevice::new("slice", 64 * MIB)) as Rc<dyn BlockDevice>)
             .collect();
         let (slicing, geometry) = (Slicing::new(3, 64 << 10), Geometry::of_size(64 * MIB));
-        let front = Front::new("v".into(), geometry, slicing, parts);
-        (&front as &dyn BlockDevice).write(0, Buffer::from_slice(&bytes)).await.unwrap();
+        let dispatcher = RequestDispatcher::new("v".into(), geometry, slicing, parts);
+        (&dispatcher as &dyn BlockDevice).write(0, Buffer::from_slice(&bytes)).await.unwrap();
         let classes = ClassSetting::Lustre;
-        front.set(&CacheSettings { classes, ..CacheSettings::default() });
-        let [recogniser] = &front.recognise(&runtime)[..] else { panic!("one core") };
+        dispatcher.set(&CacheSettings { classes, ..CacheSettings::default() });
+        let [recogniser] = &dispatcher.recognise(&runtime)[..] else { panic!("one core") };
         recogniser.look().await;
-        assert!(front.recognise(&runtime).is_empty(), "one for each core");
+        assert!(dispatcher.recognise(&runtime).is_empty(), "one for each core");
         let class = |start: u64, len: u64| {
-            front.class_of(Request::read(start, Buffer::zeroed(len as usize)))
+            dispatcher.class_of(Request::read(start, Buffer::zeroed(len as usize)))
         };
         let table = ranges.iter().max_by_key(|range| range.len()).unwrap();
         assert!(table.len() > 256 << 10, "{table:?}");

@@ -11,17 +11,17 @@ pub(super) fn in_fallback(
     settings: &CacheSettings,
 ) -> Option<Alert> {
     let FallbackConfig { errors, window_s } = settings.fallback;
-    let to_do = || {
+    let action = || {
         let mode = place.set("mode", settings.mode.name());
         format!("{}, or use it again: {mode}", place.replace())
     };
     (cache.in_fallback && !cache.failed).then(|| Alert {
         kind: AlertKind::CacheFallback,
-        happened: format!(
+        cause: format!(
             "{} gave {errors} errors within {window_s} s: requests go past it",
             cache.device
         ),
         at_risk: Risk::of_dirty(cache),
-        to_do: to_do(),
+        action: action(),
     })
 }

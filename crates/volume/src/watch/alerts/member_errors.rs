@@ -17,7 +17,7 @@ pub(crate) fn of_errors(volume: &str, core: Option<&str>, array: &ArrayStatus) -
 
 fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberStatus) -> Alert {
     let device = member.device.as_deref().unwrap_or("DEVICE");
-    let happened =
+    let cause =
         format!("member {} ({device}) of array {}: {}", member.role, array.name, member.errors);
     let at_risk = match array.level {
         Level::Raid0 => "what it could not read or write: whoever asked for it was told",
@@ -28,6 +28,6 @@ fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberS
         Level::Raid0 => String::new(),
         _ => format!(", `headpond array replace {volume} {device} --with DEVICE{}`", of_core(core)),
     };
-    let to_do = format!("{look}{exchange}; `headpond stats {volume} --reset` ends this alert");
-    Alert { kind: AlertKind::MemberErrors, happened, at_risk: Risk::none(at_risk), to_do }
+    let action = format!("{look}{exchange}; `headpond stats {volume} --reset` ends this alert");
+    Alert { kind: AlertKind::MemberErrors, cause, at_risk: Risk::none(at_risk), action }
 }

@@ -8,14 +8,14 @@ pub(crate) fn of_memory(volume: &str, memory: &MemoryState) -> Option<Alert> {
     let MemoryState { reserve_bytes, reserve_used_bytes, failures, .. } = memory;
     memory.is_short.then(|| Alert {
         kind: AlertKind::MemoryShort,
-        happened: format!(
+        cause: format!(
             "the system gave this daemon no memory ({failures} times since it was started): {} of its reserve of {} \
              MiB are in use, and requests wait for five seconds before they fail for want of memory",
             reserve_used_bytes.div_ceil(MIB),
             reserve_bytes / MIB
         ),
         at_risk: Risk::none("nothing that was answered; clients may see errors"),
-        to_do: format!(
+        action: format!(
             "end other programs, or let it have more (`ulimit -v`, `LimitAS=`, `vm.overcommit_ratio`); a smaller \
              cache or another eviction takes less: `headpond stats {volume}` says what for"
         ),

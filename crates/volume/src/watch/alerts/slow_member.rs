@@ -9,13 +9,13 @@ use crate::assembly::mirror::CACHE_COPIES;
 use headpond_raid::{Answers, ArrayStatus, MemberStatus};
 
 /// So many slow spells within ten minutes are no chance.
-const SLOW_SPELLS_TOLD: u32 = 8;
+const SLOW_EVENTS_SHOWN: u32 = 8;
 
 /// The conditions of the members of an array; `core` names it where there are several.
 pub(crate) fn of_members(volume: &str, core: Option<&str>, array: &ArrayStatus) -> Vec<Alert> {
     let is_told = |member: &&MemberStatus| {
-        let Answers { is_given_up, late_spells, slow_spells, .. } = member.answers;
-        is_given_up || late_spells > 0 || slow_spells >= SLOW_SPELLS_TOLD
+        let Answers { is_timed_out, timeouts, slow_events, .. } = member.answers;
+        is_timed_out || timeouts > 0 || slow_events >= SLOW_EVENTS_SHOWN
     };
     let slow = array.members.iter().filter(is_told);
     slow.map(|member| alert(volume, core, array, member)).collect()
@@ -25,29 +25,29 @@ fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberS
     let (answers, role) = (member.answers, member.role);
     let device = member.device.as_deref().unwrap_or("DEVICE");
     let of_core = of_core(core);
-    let happened = format!(
+    let cause = format!(
         "member {role} ({device}) of array {}: {}, {} of its reads answered by its peers{}",
         array.name,
-        spells(array, answers),
-        answers.reads_by_peers,
+        events(array, answers),
+        answers.reconstructed_reads,
         typical(array, member)
     );
-    let at_risk = match answers.is_given_up {
+    let at_risk = match answers.is_timed_out {
         true => {
             "requests that need it wait for it: its group can lose no more, or its parity is not \
              known to fit"
         }
         false => "nothing while its peers answer; writes wait for it up to the deadline",
     };
-    let end = match answers.is_given_up {
+    let end = match answers.is_timed_out {
         true => "it is taken out of use as soon as its group can lose it",
         false => "this ends when it has answered in time for ten minutes",
     };
-    let to_do = format!(
+    let action = format!(
         "`headpond array replace {volume} {device} --with DEVICE{of_core}`, or `headpond array fail \
          {volume} {device}{of_core}` to do without it; {end}"
     );
-    Alert { kind: AlertKind::SlowMember, happened, at_risk: Risk::none(at_risk), to_do }
+    Alert { kind: AlertKind::SlowMember, cause, at_risk: Risk::none(at_risk), action }
 }
 
 /// What names the array in a command, where it is not the only one.
@@ -60,14 +60,14 @@ pub(super) fn of_core(core: Option<&str>) -> String {
 }
 
 /// What it did within the last ten minutes.
-fn spells(array: &ArrayStatus, answers: Answers) -> String {
-    let late_max = array.patience.and_then(|patience| patience.late_max);
-    let late = match late_max {
-        Some(most) => format!("late {} times of {most}", answers.late_spells),
-        None => format!("late {} times", answers.late_spells),
+fn events(array: &ArrayStatus, answers: Answers) -> String {
+    let timeouts_max = array.deadlines.and_then(|deadlines| deadlines.timeouts_max);
+    let late = match timeouts_max {
+        Some(most) => format!("late {} times of {most}", answers.timeouts),
+        None => format!("late {} times", answers.timeouts),
     };
-    let what = format!("slow {} times and {late} within ten minutes", answers.slow_spells);
-    match answers.is_given_up {
+    let what = format!("slow {} times and {late} within ten minutes", answers.slow_events);
+    match answers.is_timed_out {
         true => format!("given up, {what}"),
         false => what,
     }

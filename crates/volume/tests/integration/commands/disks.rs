@@ -1,6 +1,6 @@
 //! The disks of a volume and of what may be added to it, which outlive those who use them.
 
-use crate::commands::acts::Command;
+use crate::commands::jobs::Command;
 use crate::support::{CREATE, careful, core, description};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
@@ -228,8 +228,8 @@ pub async fn check_data(command: Command, volume: &Rc<Volume>, context: &str) {
             let back = Buffer::zeroed(4096);
             let read = core.read(block * 8192, &back).await;
             read.unwrap_or_else(|error| panic!("{context}, block {block}: {error}"));
-            let is_given_up = command.gives_up() && back.to_vec() == [0; 4096];
-            assert!(is_given_up || back.to_vec() == [byte; 4096], "{context}, block {block}");
+            let is_timed_out = command.gives_up() && back.to_vec() == [0; 4096];
+            assert!(is_timed_out || back.to_vec() == [byte; 4096], "{context}, block {block}");
         }
     }
 }

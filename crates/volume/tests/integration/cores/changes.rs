@@ -1,7 +1,7 @@
 //! Cores that come and go.
 
 use crate::cores::machine::{
-    BUSY, Clients, MIB, Machine, check_dirt, devices_of, dirty, further, read, write,
+    BUSY, Clients, MIB, Machine, check_dirty_data, devices_of, dirty, further, read, write,
 };
 use crate::support::{CREATE, careful};
 use headpond_block::{BlockDevice, Buffer, BufferPool, DeviceError, PoolConfig};
@@ -32,7 +32,7 @@ fn cores_come_and_go_while_the_others_are_served() {
         let [first, second] = [21, 22].map(Uuid::from_u128);
         let error = volume.remove_core("c9", first, &keep).await.unwrap_err().to_string();
         assert!(error.contains("there are: c1, c2") && kept.borrow().is_empty(), "{error}");
-        check_dirt(&volume, "refused").await;
+        check_dirty_data(&volume, "refused").await;
         let clients = Clients::new(3, 1);
         let load: Vec<_> = clients.on(&volume, &runtime).into_iter().enumerate().collect();
         let tasks: Vec<_> = load
@@ -111,7 +111,7 @@ fn a_stripe_journal_comes_and_goes_in_front_of_several_cores_only_without_their_
         assert!(matches!(refused, ChangeMembersError::CachedCores { .. }), "{refused}");
         assert_eq!((volume.description(), journal_of(&*device()).await), (kept, Ok(None)));
         assert_eq!(volume.status().array.journal, None);
-        check_dirt(&volume, "refused").await;
+        check_dirty_data(&volume, "refused").await;
         volume.detach(Dirty::Clean).await.unwrap();
         volume.set_journal(None, new("j0"), pool()).await.unwrap();
         let journal = volume.status().array.journal.and_then(|journal| journal.device);
@@ -121,7 +121,7 @@ fn a_stripe_journal_comes_and_goes_in_front_of_several_cores_only_without_their_
             matches!(error, ChangeMembersError::Journal(JournalError::NoParity { .. }))
         };
         assert!(is_no_parity(&refused), "{refused}");
-        check_dirt(&volume, "with a journal").await;
+        check_dirty_data(&volume, "with a journal").await;
         let cache = machine.described().cache.unwrap();
         let (disk, identity) = (machine.disk(&machine.cache, &runtime, &sim), Uuid::from_u128(12));
         let made = volume.make_cache(disk, cache, identity, Occupied::Overwrite).await.unwrap();
@@ -133,7 +133,7 @@ fn a_stripe_journal_comes_and_goes_in_front_of_several_cores_only_without_their_
         volume.drop_journal(None, pool()).await.unwrap();
         assert_eq!(volume.status().array.journal, None);
         assert_eq!(journal_of(&*device()).await, Ok(None), "it is free");
-        check_dirt(&volume, "without one again").await;
+        check_dirty_data(&volume, "without one again").await;
         volume.stop().await.unwrap();
     });
 }

@@ -1,6 +1,6 @@
 //! A cache that is replaced, resized, purged or scrubbed, cut at every operation of the command.
 
-use crate::cores::machine::{BLOCKS, Machine, check_dirt, devices_of, dirty, read, write};
+use crate::cores::machine::{BLOCKS, Machine, check_dirty_data, devices_of, dirty, read, write};
 use crate::support::careful;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_raid::Occupied;
@@ -77,7 +77,7 @@ impl Disks {
         self.spare.lose_power(&mut Random::new(seed + 1));
     }
 
-    async fn act(&self, command: Command, volume: &Volume, spare: Rc<dyn BlockDevice>, at: u64) {
+    async fn job(&self, command: Command, volume: &Volume, spare: Rc<dyn BlockDevice>, at: u64) {
         let identities = [1, 2].map(|which| Uuid::from_u128(u128::from(at) * 4 + which + 100));
         let keep = |description: &Description| self.keep(description);
         match command {
@@ -112,8 +112,8 @@ impl Disks {
             let volume = self.open(&runtime, &sim, 2).await;
             let spare = self.machine.disk(&self.spare, &runtime, &sim);
             self.machine.power.cut_after(at);
-            self.act(command, &volume, spare, at).await;
-            check_dirt(&volume, "before the cut").await;
+            self.job(command, &volume, spare, at).await;
+            check_dirty_data(&volume, "before the cut").await;
             volume.stop().await.unwrap();
         });
         self.lose_power(at + 1);
@@ -127,7 +127,7 @@ impl Disks {
         let copy = self.duplicate();
         assert!(self.machine.live(async |runtime, sim| {
             let volume = self.open(&runtime, &sim, at + 1).await;
-            check_dirt(&volume, context).await;
+            check_dirty_data(&volume, context).await;
             volume.stop().await.unwrap();
         }));
         let opens = Cell::new(false);
@@ -135,7 +135,7 @@ impl Disks {
             let devices = Devices { cache: None, ..copy.devices(&runtime, &sim, at + 1) };
             match Volume::open(&runtime, &copy.kept(), devices, careful()).await {
                 Ok(volume) => {
-                    check_dirt(&Rc::new(volume), &format!("{context}, without")).await;
+                    check_dirty_data(&Rc::new(volume), &format!("{context}, without")).await;
                     opens.set(true);
                 }
                 Err(error) => assert!(error.is_refusal(), "{context}: {error}"),

@@ -1,6 +1,8 @@
 //! What the arrays record of their cache, and what a cut between two of them leaves.
 
-use crate::cores::machine::{MEMBERS, MIB, Machine, check_dirt, devices_of, dirty, read, write};
+use crate::cores::machine::{
+    MEMBERS, MIB, Machine, check_dirty_data, devices_of, dirty, read, write,
+};
 use crate::support::careful;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::{BlockDevice, RequestKind, Runtime};
@@ -48,7 +50,7 @@ fn a_cut_between_two_labels_neither_ignores_dirty_data_nor_trusts_a_stale_cache(
         let copies = [machine.duplicate(), machine.duplicate()];
         assert!(machine.live(async |runtime, sim| {
             let volume = machine.open(&runtime, &sim, at + 1).await;
-            check_dirt(&volume, &context).await;
+            check_dirty_data(&volume, &context).await;
             volume.stop().await.unwrap();
         }));
         for (is_named, copy) in [true, false].into_iter().zip(copies) {
@@ -60,7 +62,7 @@ fn a_cut_between_two_labels_neither_ignores_dirty_data_nor_trusts_a_stale_cache(
                 match Volume::open(&runtime, &bare, devices, careful()).await {
                     Ok(volume) => {
                         without += 1;
-                        check_dirt(&Rc::new(volume), &format!("{context}, without")).await;
+                        check_dirty_data(&Rc::new(volume), &format!("{context}, without")).await;
                     }
                     Err(error) => {
                         assert!(error.is_refusal(), "{context}: {error}");

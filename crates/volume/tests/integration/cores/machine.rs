@@ -234,7 +234,7 @@ pub async fn dirty(volume: &Rc<Volume>) {
     }
 }
 
-pub async fn check_dirt(volume: &Rc<Volume>, context: &str) {
+pub async fn check_dirty_data(volume: &Rc<Volume>, context: &str) {
     for (byte, core) in (1..).zip(&devices_of(volume)) {
         for block in 0..BLOCKS {
             assert_eq!(read(core, block * 8192).await, byte, "{context}, block {block}");

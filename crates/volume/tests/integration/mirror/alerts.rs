@@ -5,7 +5,7 @@ use crate::mirror::rig::{
 };
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BlockDevice, Buffer, RequestKind};
-use headpond_volume::{Alert, AlertKind, CACHE_COPIES, Mended, Volume};
+use headpond_volume::{Alert, AlertKind, CACHE_COPIES, RepairedDevice, Volume};
 use std::time::Duration;
 
 fn alert(volume: &Volume, kind: AlertKind) -> Alert {
@@ -24,17 +24,17 @@ fn a_copy_that_rots_is_to_be_replaced_and_not_the_cache() {
         expect(&volume, 7).await;
         let told = alert(&volume, AlertKind::CacheCorruption);
         let replace = "headpond array replace stack b --with DEVICE --cache";
-        assert!(told.to_do.contains(replace), "{told}");
+        assert!(told.action.contains(replace), "{told}");
         assert!(told.at_risk.what.contains("another copy"), "{told}");
-        assert!(told.happened.contains("; b was wrong"), "{told}");
-        assert!(!told.to_do.contains("cache replace"), "{told}");
+        assert!(told.cause.contains("; b was wrong"), "{told}");
+        assert!(!told.action.contains("cache replace"), "{told}");
         expect(&volume, 7).await;
         byte_at(&volume, 0).await.unwrap();
         expect(&volume, 7).await;
-        let expected = Mended { device: "b".into(), times: BLOCKS };
-        assert_eq!(cache(&volume).mirror.unwrap().mended, [expected]);
+        let expected = RepairedDevice { device: "b".into(), times: BLOCKS };
+        assert_eq!(cache(&volume).mirror.unwrap().repaired, [expected]);
         volume.reset_stats();
-        assert!(cache(&volume).mirror.unwrap().mended.is_empty());
+        assert!(cache(&volume).mirror.unwrap().repaired.is_empty());
     });
 }
 
@@ -70,9 +70,9 @@ fn a_copy_that_holds_reads_up_is_told_of_as_one_of_the_cache() {
             expect(&volume, 7).await;
         }
         let told = alert(&volume, AlertKind::SlowMember);
-        assert!(told.happened.contains("(a) of array cache of stack"), "{told}");
-        assert!(told.to_do.contains("array replace stack a --with DEVICE --cache"), "{told}");
-        assert!(!told.to_do.contains("--core"), "{told}");
+        assert!(told.cause.contains("(a) of array cache of stack"), "{told}");
+        assert!(told.action.contains("array replace stack a --with DEVICE --cache"), "{told}");
+        assert!(!told.action.contains("--core"), "{told}");
     });
 }
 
@@ -82,10 +82,10 @@ fn how_long_members_are_waited_for_goes_for_copies_too() {
         let mut rig = Rig::new(&runtime).await;
         let deadlines = |volume: &Volume| {
             let copies = cache(volume).mirror.unwrap().array;
-            [volume.status().array, copies].map(|array| array.patience.unwrap().deadline_ms)
+            [volume.status().array, copies].map(|array| array.deadlines.unwrap().timeout_ms)
         };
         let volume = rig.open(&[0, 1]).await;
-        volume.set(&["member-deadline-ms=7000".parse().unwrap()]).unwrap();
+        volume.set(&["member-timeout-ms=7000".parse().unwrap()]).unwrap();
         assert_eq!(deadlines(&volume), [Some(7000); 2]);
         volume.stop().await.unwrap();
         rig.description = volume.description();
@@ -101,13 +101,13 @@ fn a_copy_whose_filling_is_paused_is_not_said_to_be_on_its_way() {
         let volume = rig.open(&[0, 1]).await;
         write(&volume, 7).await;
         volume.fail_member(Some(CACHE_COPIES), "a").await.unwrap();
-        volume.pause_upkeep(Some(CACHE_COPIES), true).unwrap();
+        volume.pause_background(Some(CACHE_COPIES), true).unwrap();
         volume.re_add_member(Some(CACHE_COPIES), returning(&rig, 0)).await.unwrap();
         runtime.sleep(Duration::from_secs(9)).await;
         let told = volume.status().warnings;
         assert_eq!(active(&volume), 1);
         assert!(told.iter().any(|it| it.contains("that is paused")), "{told:?}");
-        volume.pause_upkeep(Some(CACHE_COPIES), false).unwrap();
+        volume.pause_background(Some(CACHE_COPIES), false).unwrap();
         until_whole(&rig, &volume).await;
     });
 }

@@ -6,8 +6,8 @@ use headpond_block::{BufferPool, PoolConfig};
 use headpond_cache::Mode;
 use headpond_raid::{Contents, Intent, Level, Occupied, Striping};
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
-    OpenOptions, Pace, Size, Tolerance,
+    ArraySettings, BackgroundRate, CacheDescription, CacheSettings, CoreDescription, CreateOptions,
+    Description, OpenOptions, Size, Tolerance,
 };
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub fn core(raid: Level, strip: Size, members: Vec<String>) -> CoreDescription {
         spares: Vec::new(),
         declustered: None,
         striping: Striping::Plain,
-        upkeep: Pace::default(),
+        background: BackgroundRate::default(),
         journal: None,
     }
 }

@@ -1,0 +1,171 @@
+//! Stripes whose parity may be torn while a strip of them is missing: a start by force.
+//!
+//! 1. Every stripe of the marked regions is read, and what is missing solved from its parity; where
+//!    there is another parity strip, that proves it or speaks against it; 2. what is not proven is
+//!    put on the list of lost blocks, or counts as right where the user has accepted that; 3. the
+//!    parity is made to fit, so that from then on it vouches for what the other members hold.
+//!
+//! **Invariants**: the list is stable before any parity is written.
+//! **Not here**: stripes of which all data is there (`resync`).
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use headpond_block::sync::join_all;
+use headpond_block::{
+    BlockDevice, Buffers, ByteRange, Cause, DeviceError, Outcome, Request, RequestFlags, Submission,
+};
+
+use super::members::LostStrips;
+use super::scratch::Payload;
+use super::{Array, Member};
+use crate::layout::{Strip, Stripe};
+use crate::plan::{self, ParityTrust, StripeState};
+
+/// Stripes that are looked at side by side.
+const STRIPES_AT_A_TIME: u64 = 16;
+
+/// What is made of data that nothing vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnverifiedParity {
+    /// It goes on the list of lost blocks.
+    List,
+    /// It is taken for right: the user has said so.
+    Accept,
+}
+
+/// What a stripe turned out to be.
+enum Found {
+    /// More parity than was needed agrees with what was solved.
+    Proven,
+    /// Nothing speaks for what was solved; the parity may fit or not.
+    Unproven,
+    /// Something of it cannot be read.
+    Unreadable,
+}
+
+impl Array {
+    /// Settles what the parity of stripes cannot vouch for. Nobody else uses the array.
+    ///
+    /// # Errors
+    /// Where the list has no room for it, and nothing has been written then, or the array has lost
+    /// too many members.
+    pub(crate) async fn settle_unverified(
+        &self,
+        stripes: &[Range<u64>],
+        what: UnverifiedParity,
+    ) -> Outcome {
+        let (mut lost, mut unproven) = (Vec::new(), Vec::new());
+        for first in stripes.iter().flat_map(|it| it.clone().step_by(STRIPES_AT_A_TIME as usize)) {
+            let end =
+                stripes.iter().map(|it| it.end).find(|end| first < *end).expect("it is inside");
+            let batch = first..end.min(first + STRIPES_AT_A_TIME);
+            let batch: Vec<Stripe> =
+                batch.map(Stripe).filter(|stripe| !self.is_verified(*stripe)).collect();
+            let looks = batch.iter().map(|stripe| Box::pin(self.look_at(*stripe)));
+            for (stripe, found) in batch.iter().zip(join_all(looks.collect()).await) {
+                match found? {
+                    Found::Proven => continue,
+                    Found::Unproven => unproven.push(*stripe),
+                    Found::Unreadable => drop(self.torn.borrow_mut().entry(*stripe).or_default()),
+                }
+                lost.extend(self.missing_data(*stripe));
+            }
+        }
+        if what == UnverifiedParity::List && !lost.is_empty() {
+            let listed = self.record_lost(&lost).await;
+            listed.map_err(|error| match error.is_unsupported() {
+                true => self.cannot_list_unverified(),
+                false => error,
+            })?;
+        }
+        for batch in unproven.chunks(STRIPES_AT_A_TIME as usize) {
+            let fits = batch.iter().map(|stripe| Submission::pending(self.make_fit(*stripe)));
+            join_all(fits.collect()).await.into_iter().collect::<Outcome>()?;
+        }
+        Ok(())
+    }
+
+    fn cannot_list_unverified(&self) -> DeviceError {
+        let operation = "list all that was being written and that nothing vouches for; \
+                         --force --assume-clean takes it as its parity tells it";
+        DeviceError::new(self.name(), Cause::Unsupported { operation })
+    }
+
+    /// The bytes of the array that nobody holds of a stripe.
+    fn missing_data(&self, stripe: Stripe) -> impl Iterator<Item = ByteRange> + '_ {
+        let span = 0..self.layout.strip_bytes();
+        let missing = self.members.lost_strips(&self.layout, stripe).into_iter();
+        missing.filter_map(move |strip| match strip {
+            Strip::Data(k) => Some(self.range_of(stripe, k, &span)),
+            Strip::P | Strip::Q => None,
+        })
+    }
+
+    async fn look_at(&self, stripe: Stripe) -> Result<Found, DeviceError> {
+        let lost = self.members.lost_strips(&self.layout, stripe);
+        let misfits = match self.misfits(stripe, &lost).await {
+            Ok(misfits) => misfits,
+            Err(error) if error.is_damage() => return Ok(Found::Unreadable),
+            Err(error) => return Err(error),
+        };
+        let is_redundant = lost.len() < self.layout.parity_strips();
+        Ok(match misfits.is_empty() && is_redundant {
+            true => Found::Proven,
+            false => Found::Unproven,
+        })
+    }
+
+    /// Writes the parity that does not fit what is there, and what it tells of the rest.
+    async fn make_fit(&self, stripe: Stripe) -> Outcome {
+        let _mark = self.mark(stripe..=stripe, RequestFlags::empty()).await?;
+        let lost = self.members.lost_strips(&self.layout, stripe);
+        let misfits = self.misfits(stripe, &lost).await?;
+        let (members, writes): (Vec<_>, Vec<_>) = misfits
+            .into_iter()
+            .map(|(member, offset, content)| {
+                let write = self.operate(&member, Request::write(offset, content));
+                (member, write)
+            })
+            .unzip();
+        self.conclude_writes(&members, join_all(writes).await).await
+    }
+
+    /// Parity strips that do not fit the data, as it is there or is solved from as few of them as
+    /// are needed: who holds them, where, and what would fit.
+    ///
+    /// # Errors
+    /// Where something cannot be read.
+    async fn misfits(
+        &self,
+        stripe: Stripe,
+        lost: &LostStrips,
+    ) -> Result<Vec<(Rc<Member>, u64, Buffers)>, DeviceError> {
+        let span = 0..self.layout.strip_bytes();
+        let state = StripeState { lost, parity: ParityTrust::Valid };
+        let plan = plan::recovery(&self.layout, &span, state).map_err(|_| self.gone())?;
+        let bytes = (self.layout.data_strips() + 6) * span.len();
+        let memory = self.scratch.allow(bytes, Payload::Bytes).await;
+        let reads = self.read_planned(stripe, plan.reads, &memory).await?;
+        let (mut columns, old) = self.columns_of(&reads, &span, &memory);
+        if let Some(lost) = plan.lost {
+            old.solve(&mut columns, lost);
+        }
+        let mut parity = self.parity_memory(span.len(), &memory);
+        parity.generate(&columns);
+        let mut misfits = Vec::new();
+        let q = parity.q.map(|q| (Strip::Q, q));
+        for (strip, content) in [(Strip::P, parity.p)].into_iter().chain(q) {
+            let cell = self.layout.cell(stripe, strip);
+            for member in self.members.holders(cell) {
+                let found: Buffers = memory.take(span.len()).into();
+                let offset = self.layout.row_start(cell.row);
+                self.operate(&member, Request::read(offset, found.clone())).await?;
+                if found.to_vec() != content.to_vec() {
+                    misfits.push((member, offset, Buffers::from(&content)));
+                }
+            }
+        }
+        Ok(misfits)
+    }
+}

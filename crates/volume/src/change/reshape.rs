@@ -1,0 +1,393 @@
+//! Giving an array of a volume more members while it is served, or a RAID 1 fewer copies.
+//!
+//! 1. what speaks against it is looked for, and nothing written; 2. requests are held for a moment,
+//!    and with them what caches ask of the array; 3. it begins to grow, which changes nothing yet,
+//!    and is put together again, as one that grows; 4. its data moves beside the requests
+//!    (`background`); 5. as soon as all has moved the volume has its new size: those above follow,
+//!    from below upwards.
+//!
+//! **Invariants**
+//! - A cache stays in front of it, with all that it holds, for no address changes: neither of a
+//!   block on the core, nor of the slice that it belongs to.
+//! - The array is stopped in order for a moment, which records that no parity is torn: a block that
+//!   came back from an unclean stop and may say otherwise has been cleaned before.
+//! - Nobody is told of room before what lies below has it.
+
+use crate::assembly::cached::Cached;
+use crate::assembly::cores::{Core, Cores, Places, Shape};
+use crate::assembly::slicing::Slicing;
+use crate::change::members::{ChangeMembersError, NewMember, refuse_what_is_on};
+use crate::serving::dispatcher::{Held, RequestDispatcher};
+use crate::volume::open::begin;
+use crate::volume::{CleanAllError, Volume};
+use headpond_block::{BlockDevice, BufferPool, Cause, DeviceError};
+use headpond_cache::format::superblock::CORE_BYTES_MAX;
+use headpond_raid::{
+    Addition, Array, AssembleOptions, GrowError, Inspection, Occupied, Tuning, WhichCopy,
+    inspect_all, prepare,
+};
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use uuid::Uuid;
+
+/// What an array is to grow by.
+pub enum GrowBy {
+    /// A spare that stands by, by the name of its device.
+    Spare(String),
+    New(NewMember),
+}
+
+/// The devices to grow by.
+struct Additions {
+    additions: Vec<Addition>,
+    /// What the description is to call those that are new.
+    words: Vec<Option<String>>,
+    /// What is on these may not be lost.
+    to_look_at: Vec<Rc<dyn BlockDevice>>,
+}
+
+/// A copy of a RAID 1 that is to be given up.
+pub struct LeavingCopy {
+    pub copy: WhichCopy,
+    /// Where it can be opened and the array does not have it: its label says which copy it is.
+    pub device: Option<Rc<dyn BlockDevice>>,
+}
+
+/// Where there is a cache.
+type MaybeCached = Rc<RefCell<Option<Rc<Cached>>>>;
+
+/// Those who have more room when an array has.
+pub(crate) struct Followers {
+    /// Held by the cores' own work.
+    cores: Weak<RefCell<Rc<Cores>>>,
+    /// From below upwards.
+    caches: [MaybeCached; 2],
+    dispatcher: Rc<RequestDispatcher>,
+}
+
+impl Volume {
+    /// Whether a device stands by for an array as a spare.
+    pub fn is_spare(&self, core: Option<&str>, device: &str) -> bool {
+        self.core(core).is_ok_and(|core| core.array.spare_on(device).is_some())
+    }
+
+    /// Whether the array of a core has a device, whatever for.
+    pub fn has_device(&self, core: Option<&str>, device: &str) -> bool {
+        let is_it = |it: &Rc<dyn BlockDevice>| it.name().as_str() == device;
+        self.core(core).is_ok_and(|core| core.array.devices().iter().any(is_it))
+    }
+
+    /// Gives the array of a core more members, under load. Its data moves from now on, beside the
+    /// requests, and when all has, the volume has its new size.
+    ///
+    /// # Errors
+    /// What speaks against it; the array is then as it was, but for new devices, which may be
+    /// spares. Where it could not be put together again, the volume serves that core no more until
+    /// it is opened the next time.
+    pub async fn grow_array(
+        &self,
+        core: Option<&str>,
+        by: Vec<GrowBy>,
+        pool: BufferPool,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.core(core)?;
+        let Additions { additions, words, to_look_at } = self.additions(&core, by)?;
+        self.consider_reshape(&core, &additions)?;
+        for device in to_look_at {
+            refuse_what_is_on(&core, &*device).await?;
+        }
+        let names: Vec<String> = additions.iter().map(|it| it.device.name().to_string()).collect();
+        let joined = core.array.join_to_grow(&additions).await;
+        for (name, word) in names.iter().zip(words) {
+            if let (Some(word), true) = (word, core.array.spare_on(name).is_some()) {
+                self.describe_spare(&core, name, word);
+            }
+        }
+        joined?;
+        // A kill from here on must find the new devices listed.
+        self.kept.tell(&self.description()).await;
+        self.clean_replayed().await?;
+        let held = self.dispatcher.hold().await;
+        // What it does may wait for a cache, and that for the ground.
+        core.background.stop().await;
+        let cores = self.cores();
+        let _backing = cores.backing.hold().await;
+        if let Err(error) = self.begin_reshape(&core, &additions).await {
+            core.background.begin_again();
+            return Err(error);
+        }
+        self.put_together_again(&core, None, pool, &held).await
+    }
+
+    /// Has everything cleaned where an unclean stop left blocks whose parity is doubted.
+    pub(crate) async fn clean_replayed(&self) -> Result<(), CleanAllError> {
+        for cached in self.caches().filter(|cached| cached.replayed_blocks() > 0) {
+            cached.clean_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a copy of a core that is a RAID 1, under load. Its device is free then. Given once
+    /// more it ends what a cut has left: a device that the array does not know any more is erased.
+    ///
+    /// # Errors
+    /// What speaks against it; the array is then as it was, but for the copy, which may be out of
+    /// use. Where it could not be put together again, the volume serves that core no more until it
+    /// is opened the next time.
+    pub async fn drop_copy(
+        &self,
+        core: Option<&str>,
+        leaving: LeavingCopy,
+        pool: BufferPool,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.begin_change()?;
+        let core = self.core(core)?;
+        self.check_put_together()?;
+        let LeavingCopy { copy, device } = leaving;
+        let labelled = self.labelled(&core, device).await;
+        if let Some((device, member)) = &labelled
+            && !core.array.knows(*member)
+        {
+            self.let_go(&core, &copy, Some(Rc::clone(device))).await;
+            return Ok(());
+        }
+        let which = known_copy(&core.array, &copy, labelled.as_ref().map(|(_, member)| *member));
+        core.array.copy_to_drop(&which)?;
+        self.clean_replayed().await?;
+        let held = self.dispatcher.hold().await;
+        core.background.stop().await;
+        let cores = self.cores();
+        let backing = cores.backing.hold().await;
+        let dropped = match self.record_drop(&core, &which).await {
+            Ok(dropped) => dropped,
+            Err(error) => {
+                core.background.begin_again();
+                return Err(error);
+            }
+        };
+        self.put_together_again(&core, None, pool, &held).await?;
+        drop((held, backing));
+        let core = self.core(Some(&core.name))?;
+        // The device of a name may be another member's by now.
+        let left = labelled.filter(|(_, member)| !core.array.knows(*member));
+        self.let_go(&core, &copy, dropped.or(left.map(|(device, _)| device))).await;
+        Ok(())
+    }
+
+    async fn record_drop(
+        &self,
+        core: &Core,
+        copy: &WhichCopy,
+    ) -> Result<Option<Rc<dyn BlockDevice>>, ChangeMembersError> {
+        self.check_cleaned()?;
+        Ok(core.array.drop_copy(copy).await?)
+    }
+
+    /// A device that carries the label of a member of this array, and which.
+    async fn labelled(
+        &self,
+        core: &Core,
+        device: Option<Rc<dyn BlockDevice>>,
+    ) -> Option<(Rc<dyn BlockDevice>, Uuid)> {
+        let device = self.ownership.guard(device?);
+        let deadlines = self.description().array.deadlines();
+        let mut looks = inspect_all(&self.runtime, vec![device], deadlines).await;
+        match looks.pop()? {
+            (device, Ok(Inspection::Member(found))) if found.array.uuid == core.array.uuid() => {
+                Some((device, found.member_uuid))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lists a device no more, and erases its label. A start refuses one that is listed and has
+    /// none, so the list comes first.
+    async fn let_go(&self, core: &Core, copy: &WhichCopy, device: Option<Rc<dyn BlockDevice>>) {
+        if let WhichCopy::On(name) = copy {
+            self.forget_device(core, name);
+        }
+        if let Some(device) = &device {
+            self.forget_device(core, device.name().as_str());
+        }
+        self.kept.tell(&self.description()).await;
+        if let Some(device) = device {
+            headpond_raid::erase_unlisted(&self.runtime, device).await;
+        }
+    }
+
+    /// Whether nothing is left of what an unclean stop brought into doubt, so that the array may be
+    /// stopped in order.
+    ///
+    /// # Errors
+    /// Where something is.
+    pub(crate) fn check_cleaned(&self) -> Result<(), ChangeMembersError> {
+        match self.caches().any(|cached| cached.replayed_blocks() > 0) {
+            true => Err(ChangeMembersError::Replayed { volume: self.description().name }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether an array may be put together again whose size stays.
+    ///
+    /// # Errors
+    /// Where caches know it by its address among others.
+    pub(crate) fn check_put_together(&self) -> Result<(), ChangeMembersError> {
+        match self.cores().is_single() || self.caches().next().is_none() {
+            true => Ok(()),
+            false => Err(ChangeMembersError::CachedCores { volume: self.description().name }),
+        }
+    }
+
+    async fn begin_reshape(
+        &self,
+        core: &Core,
+        additions: &[Addition],
+    ) -> Result<(), ChangeMembersError> {
+        self.check_cleaned()?;
+        for Addition { device, .. } in additions {
+            let device = device.name();
+            // One that was a spare and failed is not made one again while requests are held.
+            if core.array.spare_on(device.as_str()).is_none() {
+                return Err(GrowError::from(DeviceError::new(device, Cause::Gone)).into());
+            }
+        }
+        Ok(core.array.begin_reshape(additions).await?)
+    }
+
+    fn additions(&self, core: &Core, by: Vec<GrowBy>) -> Result<Additions, ChangeMembersError> {
+        let present = core.array.devices();
+        let (mut additions, mut words, mut to_look_at) = (Vec::new(), Vec::new(), Vec::new());
+        for one in by {
+            match one {
+                GrowBy::Spare(name) => {
+                    let device = present.iter().find(|device| device.name().as_str() == name);
+                    let device = device.ok_or_else(|| self.no_member(&name))?;
+                    additions.push(Addition { device: Rc::clone(device), uuid: Uuid::nil() });
+                    words.push(None);
+                }
+                GrowBy::New(new) => {
+                    let device = self.ownership.guard(new.device);
+                    if new.occupied == Occupied::Refuse {
+                        to_look_at.push(Rc::clone(&device));
+                    }
+                    additions.push(Addition { device, uuid: new.uuid });
+                    words.push(Some(new.word));
+                }
+            }
+        }
+        Ok(Additions { additions, words, to_look_at })
+    }
+
+    /// Whether the array may grow, and can lie among the other cores when it has.
+    fn consider_reshape(
+        &self,
+        core: &Core,
+        additions: &[Addition],
+    ) -> Result<(), ChangeMembersError> {
+        let record = core.array.consider_reshape(additions)?;
+        let layout = record.layout().expect("it was considered");
+        let cores = self.cores();
+        let shapes = cores.iter().map(|(other, _)| match other.id == core.id {
+            true => Shape::planned(&layout),
+            false => Shape::of(other.array.geometry()),
+        });
+        let places = Places::of(&shapes.collect::<Vec<Shape>>())?;
+        match self.caches().next() {
+            Some(_) => self.check_addresses_stay(&places),
+            None => Ok(()),
+        }
+    }
+
+    /// A cache knows blocks by their addresses, and each slice those of its own.
+    fn check_addresses_stay(&self, grown: &Places) -> Result<(), ChangeMembersError> {
+        let volume = || self.description().name;
+        let (slicing, bytes) = (self.dispatcher.slicing(), grown.end());
+        let stays =
+            slicing.slices() == 1 || slicing == Slicing::new(slicing.slices(), grown.unit_bytes());
+        match (self.cores().is_single(), stays) {
+            (false, _) => Err(ChangeMembersError::CachedCores { volume: volume() }),
+            (_, false) => Err(ChangeMembersError::CachedSlices { volume: volume() }),
+            _ if bytes > CORE_BYTES_MAX => {
+                Err(ChangeMembersError::CachedSize { volume: volume(), bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) async fn put_together_again(
+        &self,
+        core: &Core,
+        journal: Option<Rc<dyn BlockDevice>>,
+        pool: BufferPool,
+        held: &Held<'_>,
+    ) -> Result<(), ChangeMembersError> {
+        let again = |error: headpond_raid::AssembleError| ChangeMembersError::Reopen {
+            volume: self.description().name,
+            cause: error.to_string(),
+        };
+        core.array.stop().await.map_err(|error| again(error.into()))?;
+        let devices: Vec<Rc<dyn BlockDevice>> = core.array.devices();
+        let how = AssembleOptions {
+            uuid: Some(core.array.uuid()),
+            tuning: Tuning::with_pool(pool),
+            journals: journal.into_iter().collect(),
+            ..AssembleOptions::default()
+        };
+        let prepared = prepare(&self.runtime, devices, how).await.map_err(again)?;
+        let (array, _) = begin(prepared).await.map_err(again)?;
+        self.description().array.apply_to(&array);
+        let grown = Core::new(core.id, core.name.clone(), array, &self.runtime);
+        grown.background.go_on_from(&core.background);
+        self.members_have_joined(&grown);
+        self.replace_cores(self.cores().with_in_place(grown)?, held);
+        self.begin_background();
+        Ok(())
+    }
+
+    pub(crate) fn followers(&self) -> Followers {
+        Followers {
+            cores: Rc::downgrade(&self.cores),
+            caches: [Rc::clone(&self.cached), Rc::clone(&self.tier)],
+            dispatcher: Rc::clone(&self.dispatcher),
+        }
+    }
+
+    /// Has the volume have its new size as soon as an array has grown.
+    pub(crate) fn follow_reshape(&self) {
+        for (core, _) in self.cores().iter() {
+            let followers = self.followers();
+            core.background.when_grown(Box::new(move || followers.follow()));
+        }
+    }
+}
+
+/// The copy that is meant: a device that was away when the array was put together is known by its
+/// label alone.
+fn known_copy(array: &Array, copy: &WhichCopy, labelled: Option<Uuid>) -> WhichCopy {
+    let is_named = matches!(copy, WhichCopy::On(name) if array.role_on(name).is_some());
+    let by_label = labelled.filter(|member| !is_named && array.is_out_of_use(*member));
+    by_label.map_or_else(|| copy.clone(), WhichCopy::Member)
+}
+
+impl Followers {
+    /// Gives them the room that there is. Nothing waits in here, so that nobody sees half of it.
+    pub fn follow(&self) {
+        let Some(cell) = self.cores.upgrade() else { return };
+        let mut cores = Rc::clone(&cell.borrow());
+        let caches: Vec<_> = self.caches.iter().filter_map(|it| it.borrow().clone()).collect();
+        if !cores.lie_in_their_size() {
+            if !caches.is_empty() && !cores.is_single() {
+                // The others may have to move, which waits until no cache knows where they lie.
+                return;
+            }
+            cores = Rc::new(cores.in_their_size());
+            cell.replace(Rc::clone(&cores));
+            if caches.is_empty() {
+                self.dispatcher.put(cores.parts(self.dispatcher.slicing().slices()));
+            }
+        }
+        caches.iter().for_each(|cached| cached.follow_core());
+        self.dispatcher.open_endpoints(cores.iter());
+    }
+}
