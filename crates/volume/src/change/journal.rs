@@ -91,17 +91,14 @@ impl Volume {
     ) -> Result<(), Unchanged> {
         let as_before = |error| Unchanged::AsBefore(error);
         self.clean_replayed().await.map_err(|error| as_before(error.into()))?;
-        let held = self.dispatcher.hold().await;
-        core.background.stop().await;
         let cores = self.cores();
-        let backing = cores.backing.hold().await;
+        let quiesced = self.quiesce(&cores, core).await;
         let before = core.array.journal_device();
         let (options, described, device) = match to {
             Some((options, described, device)) => (Some(options), Some(described), Some(device)),
             None => (None, None, None),
         };
         if let Err(error) = self.record_journal(core, options).await {
-            core.background.begin_again();
             return Err(match core.array.is_stopped() {
                 true => Unchanged::InDoubt(error),
                 false => Unchanged::AsBefore(error),
@@ -109,8 +106,9 @@ impl Volume {
         }
         self.core_description(core, |core| core.journal = described);
         self.kept.tell(&self.description()).await;
-        self.put_together_again(core, device, pool, &held).await.map_err(Unchanged::InDoubt)?;
-        drop((held, backing));
+        let again = self.put_together_again(&quiesced, core, device, pool).await;
+        again.map_err(Unchanged::InDoubt)?;
+        drop(quiesced);
         if let Some(before) = before {
             // Where that fails it says of itself what the array does not; one that is exchanged
             // because it hangs holds nobody up.

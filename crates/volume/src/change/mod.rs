@@ -7,5 +7,6 @@ pub(crate) mod exchange;
 pub(crate) mod journal;
 pub(crate) mod lifecycle;
 pub(crate) mod members;
+pub(crate) mod quiesced;
 pub(crate) mod reshape;
 pub(crate) mod tier;

@@ -17,7 +17,8 @@ use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores, Places, Shape};
 use crate::assembly::slicing::Slicing;
 use crate::change::members::{ChangeMembersError, NewMember, refuse_what_is_on};
-use crate::serving::dispatcher::{Held, RequestDispatcher};
+use crate::change::quiesced::Quiesced;
+use crate::serving::dispatcher::RequestDispatcher;
 use crate::volume::open::begin;
 use crate::volume::{CleanAllError, Volume};
 use headpond_block::{BlockDevice, BufferPool, Cause, DeviceError};
@@ -108,16 +109,10 @@ impl Volume {
         // A kill from here on must find the new devices listed.
         self.kept.tell(&self.description()).await;
         self.clean_replayed().await?;
-        let held = self.dispatcher.hold().await;
-        // What it does may wait for a cache, and that for the ground.
-        core.background.stop().await;
         let cores = self.cores();
-        let _backing = cores.backing.hold().await;
-        if let Err(error) = self.begin_reshape(&core, &additions).await {
-            core.background.begin_again();
-            return Err(error);
-        }
-        self.put_together_again(&core, None, pool, &held).await
+        let quiesced = self.quiesce(&cores, &core).await;
+        self.begin_reshape(&core, &additions).await?;
+        self.put_together_again(&quiesced, &core, None, pool).await
     }
 
     /// Has everything cleaned where an unclean stop left blocks whose parity is doubted.
@@ -155,19 +150,11 @@ impl Volume {
         let which = known_copy(&core.array, &copy, labelled.as_ref().map(|(_, member)| *member));
         core.array.copy_to_drop(&which)?;
         self.clean_replayed().await?;
-        let held = self.dispatcher.hold().await;
-        core.background.stop().await;
         let cores = self.cores();
-        let backing = cores.backing.hold().await;
-        let dropped = match self.record_drop(&core, &which).await {
-            Ok(dropped) => dropped,
-            Err(error) => {
-                core.background.begin_again();
-                return Err(error);
-            }
-        };
-        self.put_together_again(&core, None, pool, &held).await?;
-        drop((held, backing));
+        let quiesced = self.quiesce(&cores, &core).await;
+        let dropped = self.record_drop(&core, &which).await?;
+        self.put_together_again(&quiesced, &core, None, pool).await?;
+        drop(quiesced);
         let core = self.core(Some(&core.name))?;
         // The device of a name may be another member's by now.
         let left = labelled.filter(|(_, member)| !core.array.knows(*member));
@@ -317,10 +304,10 @@ impl Volume {
 
     pub(crate) async fn put_together_again(
         &self,
+        quiesced: &Quiesced<'_>,
         core: &Core,
         journal: Option<Rc<dyn BlockDevice>>,
         pool: BufferPool,
-        held: &Held<'_>,
     ) -> Result<(), ChangeMembersError> {
         let again = |error: headpond_raid::AssembleError| ChangeMembersError::Reopen {
             volume: self.description().name,
@@ -340,7 +327,7 @@ impl Volume {
         let grown = Core::new(core.id, core.name.clone(), array, &self.runtime);
         grown.background.go_on_from(&core.background);
         self.members_have_joined(&grown);
-        self.replace_cores(self.cores().with_in_place(grown)?, held);
+        self.replace_cores(self.cores().with_in_place(grown)?, &quiesced.requests);
         self.begin_background();
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Default for SeqCutoff {
 
 /// When a run is grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reshape {
+pub(crate) struct StreamPromotion {
     pub requests: u32,
     /// More than so many bytes.
     pub bytes: u64,
@@ -77,8 +77,8 @@ impl SeqCutoff {
         Self { policy: CutoffPolicy::Always, threshold, ..Self::NEVER }
     }
 
-    pub(crate) fn reshape(&self) -> Reshape {
-        Reshape { requests: self.promotion_count, bytes: self.threshold.bytes() }
+    pub(crate) fn stream_promotion(&self) -> StreamPromotion {
+        StreamPromotion { requests: self.promotion_count, bytes: self.threshold.bytes() }
     }
 
     fn checked(self) -> Result<Self, String> {

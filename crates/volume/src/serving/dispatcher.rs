@@ -276,8 +276,8 @@ impl RequestDispatcher {
         if !is_cut && (direction == Direction::Write || !self.reads_ahead()) {
             return None;
         }
-        let reshape = cutoff.reshape();
-        let run = self.streams.borrow_mut().observe(request.range, direction, reshape);
+        let stream_promotion = cutoff.stream_promotion();
+        let run = self.streams.borrow_mut().observe(request.range, direction, stream_promotion);
         if is_cut && run.bytes > cutoff.threshold.bytes() {
             request.flags |= RequestFlags::STREAMING;
         }

@@ -12,7 +12,7 @@
 //! **Source**: the two tables, promotion by count or length and the sizes follow Open CAS's
 //! sequential cutoff; it keeps the young streams for each queue and knows no reordering.
 
-use crate::description::cutoff::Reshape;
+use crate::description::cutoff::StreamPromotion;
 use foldhash::fast::FixedState;
 use headpond_block::ByteRange;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -74,7 +74,7 @@ impl StreamTable {
         &mut self,
         range: ByteRange,
         direction: Direction,
-        reshape: Reshape,
+        stream_promotion: StreamPromotion,
     ) -> Sighting {
         self.clock += 1;
         let before = self.by_end.get(&(range.start(), direction)).copied();
@@ -105,7 +105,8 @@ impl StreamTable {
         if before.is_some() || after.is_some() {
             self.remove_if_ends_at(run.range.end(), direction);
         }
-        run.is_grown |= run.requests >= reshape.requests || run.range.len() > reshape.bytes;
+        run.is_grown |=
+            run.requests >= stream_promotion.requests || run.range.len() > stream_promotion.bytes;
         self.insert(run);
         run.sighting()
     }
@@ -209,11 +210,11 @@ mod tests {
     use headpond_testkit::{Break, assert_trips};
     use proptest::prelude::*;
 
-    const RESHAPE: Reshape = Reshape { requests: 8, bytes: 1 << 20 };
+    const PROMOTION: StreamPromotion = StreamPromotion { requests: 8, bytes: 1 << 20 };
     const KIB: u64 = 1 << 10;
 
     fn bytes(table: &mut StreamTable, start: u64, len: u64) -> u64 {
-        table.observe(ByteRange::at(start, len), Direction::Read, RESHAPE).bytes
+        table.observe(ByteRange::at(start, len), Direction::Read, PROMOTION).bytes
     }
 
     #[test]
@@ -307,8 +308,9 @@ mod tests {
     #[test]
     fn reads_and_writes_of_the_same_place_are_two_streams() {
         let mut table = StreamTable::default();
-        let mut observe =
-            |start, direction| table.observe(ByteRange::at(start, 4096), direction, RESHAPE).bytes;
+        let mut observe = |start, direction| {
+            table.observe(ByteRange::at(start, 4096), direction, PROMOTION).bytes
+        };
         assert_eq!(observe(0, Direction::Read), 4096);
         assert_eq!(observe(4096, Direction::Write), 4096);
         assert_eq!(observe(4096, Direction::Read), 8192);
@@ -346,7 +348,7 @@ mod tests {
             for (start, len, writes) in steps {
                 let direction = if writes { Direction::Write } else { Direction::Read };
                 let range = ByteRange::at(start * 512, len * 512);
-                let seen = table.observe(range, direction, Reshape { requests: 3, bytes: 8192 });
+                let seen = table.observe(range, direction, StreamPromotion { requests: 3, bytes: 8192 });
                 prop_assert!(seen.bytes >= range.len() && seen.end >= range.end());
             }
             table.self_check();

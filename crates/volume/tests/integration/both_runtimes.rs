@@ -223,7 +223,7 @@ fn lives_with_every_kind_of_setting_pass_on_both() {
 
 /// A study of a large volume, in which what clients write takes up no memory: how many bytes the
 /// members hold more after many writes.
-fn payload_free_reshape(mode: Mode) -> u64 {
+fn payload_free_growth(mode: Mode) -> u64 {
     let tebibytes = |count: u64| count << 40;
     let main = async |runtime: Runtime, _| {
         let sparse = |name, size| Rc::new(SparseDevice::new(name, flushable(size)));
@@ -254,7 +254,7 @@ fn payload_free_reshape(mode: Mode) -> u64 {
 #[test]
 fn buffers_without_payload_pass_through_terabytes() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough] {
-        let grown = payload_free_reshape(mode);
+        let grown = payload_free_growth(mode);
         assert_eq!(grown, 0, "{mode:?}");
     }
 }

@@ -17,7 +17,7 @@ const LINE_MAX: usize = 86;
 pub fn print_array(array: &ArrayStatus) {
     let (members, state) = (array.members.len(), word(array.state));
     println!("  array     {} of {members} members{}, {state}", array.level, spread(array));
-    let lines = array.deadlines.as_ref().map(tell_patience).into_iter();
+    let lines = array.deadlines.as_ref().map(tell_deadlines).into_iter();
     let lines = lines.chain(array.integrity.as_ref().map(tell_integrity));
     let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks));
     let lines = lines.chain(array.reshape.as_ref().map(tell_growth));
@@ -88,7 +88,7 @@ fn tell_integrity(integrity: &IntegrityStatus) -> String {
 }
 
 /// How long members are waited for, where others can answer for them.
-fn tell_patience(deadlines: &DeadlineStatus) -> String {
+fn tell_deadlines(deadlines: &DeadlineStatus) -> String {
     let seconds = |millis: u64| format!("{} s", millis as f64 / 1000.0);
     let read = match deadlines.read_timeout_ms {
         Some(millis) => format!("reads are reconstructed after {} at most", seconds(millis)),
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn patience_says_who_answers_a_late_read_and_who_is_given_up() {
         let told = |read_timeout_ms, timeout_ms, timeouts_max| {
-            tell_patience(&DeadlineStatus { read_timeout_ms, timeout_ms, timeouts_max })
+            tell_deadlines(&DeadlineStatus { read_timeout_ms, timeout_ms, timeouts_max })
         };
         assert_eq!(
             told(Some(2000), Some(30_000), Some(8)),

@@ -102,8 +102,8 @@ impl Campaign<'_> {
     /// Has the agent end, in order where it has begun to write again.
     async fn say_farewell(&self, end: &Cell<End>) {
         end.set(End::Reached);
-        let deadlines = self.runtime.now() + FAREWELL_MAX;
-        while end.get() != End::Told && self.runtime.now() < deadlines {
+        let deadline = self.runtime.now() + FAREWELL_MAX;
+        while end.get() != End::Told && self.runtime.now() < deadline {
             self.server.stop_writer(&self.args.name).await;
             self.runtime.sleep(LOOK_EVERY).await;
         }
@@ -135,14 +135,14 @@ impl Campaign<'_> {
         self.server
             .with_subject(&self.args.name, |subject| subject.map_or(Ok(()), Subject::note_hook))?;
         self.run_hook().await?;
-        let deadlines = self.runtime.now() + Duration::from_secs(self.args.wait_boot);
+        let deadline = self.runtime.now() + Duration::from_secs(self.args.wait_boot);
         loop {
             let after = rulings(&self.folder)?;
             if let Some(ruling) = after.get(before..).and_then(<[_]>::last) {
                 words::of(&self.args.name, ruling).iter().for_each(|line| println!("{line}"));
                 return Ok(());
             }
-            if self.runtime.now() > deadlines {
+            if self.runtime.now() > deadline {
                 bail!(
                     "{}: nobody has looked at the device within {} s of the cut: is the machine \
                      back, and does it run `headpond witness agent`? The campaign goes on from here \

@@ -76,12 +76,10 @@ pub fn start(
 
 /// The kernel closes the sockets of a ring that was killed some time after its process is gone.
 fn bind(ring: &Ring, args: &ListenArgs) -> io::Result<SocketListener> {
-    let deadlines = Instant::now() + RELEASE_PATIENCE;
+    let deadline = Instant::now() + RELEASE_PATIENCE;
     loop {
         match SocketListener::bind_tcp(ring, args.listen) {
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadlines =>
-            {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
                 std::thread::sleep(RELEASE_PAUSE);
             }
             bound => return bound,

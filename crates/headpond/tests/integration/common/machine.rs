@@ -44,7 +44,7 @@ impl Parts {
         user: &User,
         steps: &str,
         memory: &str,
-        deadlines: Duration,
+        timeout: Duration,
         add_devices: impl FnOnce(&mut Command),
     ) -> Steps {
         let (initrd, console) = (user.path("initrd"), user.path("console"));
@@ -67,7 +67,7 @@ impl Parts {
         let read =
             || String::from_utf8_lossy(&std::fs::read(&console).unwrap_or_default()).into_owned();
         while machine.try_wait().unwrap().is_none() {
-            if begun.elapsed() > deadlines {
+            if begun.elapsed() > timeout {
                 machine.kill().unwrap();
                 machine.wait().unwrap();
                 panic!("the machine goes on: {}", read());

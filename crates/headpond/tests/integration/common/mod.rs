@@ -194,12 +194,12 @@ impl Daemon {
     }
 
     /// The exit code, where it ends by itself within that time.
-    pub fn ended_within(&mut self, deadlines: Duration) -> Option<i32> {
+    pub fn ended_within(&mut self, timeout: Duration) -> Option<i32> {
         let begun = Instant::now();
         loop {
             match self.child.try_wait().unwrap() {
                 Some(ended) => return Some(ended.code().unwrap_or(-1)),
-                None if begun.elapsed() > deadlines => return None,
+                None if begun.elapsed() > timeout => return None,
                 None => std::thread::sleep(Duration::from_millis(20)),
             }
         }
