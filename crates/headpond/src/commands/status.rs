@@ -252,7 +252,7 @@ fn print_alerts(alerts: &[Alert]) {
     for Alert { kind, cause, at_risk, action } in alerts {
         println!("  alert     {}: {cause}", word(kind));
         println!("            at risk: {}", at_risk.what);
-        println!("            to do: {action}");
+        println!("            action: {action}");
     }
 }
 

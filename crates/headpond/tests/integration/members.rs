@@ -282,7 +282,7 @@ fn a_device_of_another_array_in_a_members_place_is_refused_with_the_way_out() {
     let refused = user.run(&["serve", "v"]);
     assert!(refused.code == 4 && refused.err.contains("belongs to array `w`"), "{}", refused.err);
     let told = user.run(&["status", "v"]).out;
-    assert!(told.contains("leave this one out of it") && !told.contains("--force"), "{told}");
+    assert!(told.contains("or remove it there") && !told.contains("--force"), "{told}");
 }
 
 /// Its end was read from the others, and written again, and `status` said healthy.

@@ -103,7 +103,7 @@ fn a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some() {
     assert!(refused > 0 && refused < LOAD.requests.into(), "{refused} refused: {}", daemon.log());
     assert_eq!(kinds(&user), [AlertKind::MemoryShort]);
     let told = user.run(&["status", "v"]).out;
-    assert!(told.contains("gave this daemon no memory") && told.contains("ulimit"), "{told}");
+    assert!(told.contains("denied this daemon memory") && told.contains("ulimit"), "{told}");
     let set = user.run(&["set", "v", "eviction=arc"]);
     assert!(
         set.code != 0 && set.err.contains("no memory for this eviction policy"),

@@ -70,7 +70,7 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
     rig.absent.cache = true;
     let refused = rig.refusal();
     assert!(matches!(refused, OpenError::NoCacheDevice { .. }), "{refused}");
-    assert!(refused.alert("v").action.contains("bring the cache back"));
+    assert!(refused.alert("v").action.contains("reconnect the cache"));
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         for (block, byte) in [(100, 5), (3, 2), (4, 2)] {
@@ -226,7 +226,7 @@ pub(super) fn dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_
         assert!(scene.read(3).await.is_err(), "and stays one");
         let told = scene.alert(AlertKind::DirtyUnreadable);
         assert_eq!((told.at_risk.blocks, told.at_risk.bytes), (1, 4096), "{told}");
-        assert!(told.cause.contains("could not give 1 blocks"), "{told}");
+        assert!(told.cause.contains("1 dirty blocks on"), "{told}");
         scene.expect(4, 1).await;
         scene.volume.reset_stats();
         assert_eq!(scene.alert(AlertKind::DirtyUnreadable), told, "no reset makes it readable");

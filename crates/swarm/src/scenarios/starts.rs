@@ -148,7 +148,7 @@ pub(super) fn cache_whose_core_went_on_without_it_is_refused() {
     );
     assert!(is_stale, "{refused}");
     let alert = refused.alert("v");
-    assert!(alert.at_risk.what.contains("what only that cache held"), "{alert}");
+    assert!(alert.at_risk.what.contains("dirty data of that cache"), "{alert}");
     assert!(alert.action.contains("headpond serve v --force"), "{alert}");
 }
 
@@ -163,7 +163,7 @@ pub(super) fn cache_that_the_description_forgets_is_asked_for_and_never_comes_ba
     let cache = rig.description.cache.take();
     let refused = rig.refusal();
     assert!(matches!(refused, OpenError::UnnamedCache { .. }), "{refused}");
-    assert!(refused.alert("v").action.contains("bring the cache back"), "{refused}");
+    assert!(refused.alert("v").action.contains("reconnect the cache"), "{refused}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         scene.promise(3, 2).await;

@@ -1,7 +1,7 @@
-//! Conditions that want the operator: what happened, what is at risk, and what to do about it.
+//! Conditions that need the operator: the cause, the data at risk, and the action to take.
 //!
-//! A condition that lies in the past, as an error of a device, is told until the statistics are
-//! reset; one that holds now, for as long as it does.
+//! A past event, such as a device error, is reported until the statistics are reset; a present
+//! condition for as long as it holds.
 
 mod fallback;
 mod member_errors;
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use slow_member::of_members;
 use std::fmt;
 
-/// So much of what may be dirty is dirty that writes soon have to wait.
+/// Share of the dirty limit from which writes are about to wait.
 const FULL_PERCENT: u64 = 95;
 
 /// One condition.
@@ -51,50 +51,50 @@ pub enum AlertKind {
     StartRefused,
     /// Another host has taken over: nothing is read or written here any more.
     OwnershipLost,
-    /// The cache lost what it had promised: the volume takes no writes until that is accepted.
+    /// The cache lost flushed data: the volume takes no writes until that is accepted.
     FlushedDataLost,
-    /// The cache device takes no more writes, and is used no more but for what only it has.
+    /// The cache device takes no more writes; only its dirty data is still read.
     CacheFailed,
-    /// The cache device errs so often that nothing new is put on it.
+    /// The cache device has so many errors that nothing new is written to it.
     CacheFallback,
-    /// The stripe journal failed, or is not there.
+    /// The stripe journal failed or is missing.
     JournalLost,
-    /// What was promised is damaged: reads of it fail.
+    /// Acknowledged data is damaged: reads of it fail.
     DamagedBlocks,
-    /// More members could not read some blocks than the array can replace: reads of them fail.
+    /// Blocks were unreadable on more members than the redundancy covers: reads of them fail.
     LostBlocks,
-    /// What only the cache has could not be read.
+    /// Dirty data in the cache could not be read.
     DirtyUnreadable,
-    /// Blocks of the cache did not fit their checksums.
+    /// Blocks of the cache did not match their checksums.
     CacheCorruption,
     /// Reads from the cache device failed.
     CacheReadErrors,
-    /// Writes to the cache device failed, or flushes.
+    /// Writes or flushes of the cache device failed.
     CacheWriteErrors,
-    /// Writes to the array failed, or flushes: what is dirty stays dirty.
+    /// Writes or flushes of the array failed: dirty data stays dirty.
     ArrayWriteErrors,
-    /// Operations of a member failed, and others stood in for it.
+    /// Operations of a member failed.
     MemberErrors,
-    /// A member does not answer in time.
+    /// A member exceeds its timeouts.
     SlowMember,
-    /// The system gives this process no memory.
+    /// The system denies this process memory.
     MemoryShort,
-    /// As much is dirty as may be.
+    /// The dirty limit is reached.
     CacheFull,
 }
 
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; at risk: {}; to do: {}", self.cause, self.at_risk.what, self.action)
+        write!(f, "{}; at risk: {}; action: {}", self.cause, self.at_risk.what, self.action)
     }
 }
 
-/// Whether it is a volume's cache that has the condition, or the memory in front of it.
+/// Whether the condition is the cache's, or the tier's in front of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     volume: &'a str,
     pub is_tier: bool,
-    /// The copies that the device is.
+    /// Its copies, where it is a mirror.
     mirror: Option<&'a MirrorStatus>,
 }
 
@@ -111,19 +111,19 @@ impl<'a> Place<'a> {
         Self { mirror: cache.mirror.as_ref(), ..self }
     }
 
-    /// The copy that was wrong most often, where any was, and how often.
+    /// The copy that was wrong most often, and how often.
     fn worst_copy(self) -> Option<(&'a str, u64)> {
         let worst = self.mirror?.repaired.iter().max_by_key(|repaired| repaired.times)?;
         Some((&worst.device, worst.times))
     }
 
     fn blame(self) -> String {
-        let told =
-            |(copy, times)| format!("; {copy} was wrong {times} times, and another copy right");
-        self.worst_copy().map(told).unwrap_or_default()
+        let blame =
+            |(copy, times)| format!("; {copy} was wrong {times} times, another copy was correct");
+        self.worst_copy().map(blame).unwrap_or_default()
     }
 
-    /// The device in words, and what lies below it.
+    /// Name of the device, and of the layer below it.
     fn words(self) -> (&'static str, &'static str) {
         if self.is_tier { ("tier", "volume below it") } else { ("cache", "array") }
     }
@@ -134,7 +134,7 @@ impl<'a> Place<'a> {
         format!("`headpond set {} {prefix}{key}={value}`", self.volume)
     }
 
-    /// A command that takes the device away, whatever is on it where that `is_forced`.
+    /// A command that detaches the device; where it `is_forced`, with its dirty data.
     fn detach(self, is_forced: bool) -> String {
         let tier = if self.is_tier { " --tier" } else { "" };
         let force = if is_forced { " --force" } else { "" };
@@ -150,8 +150,8 @@ impl<'a> Place<'a> {
         format!("`headpond cache attach {} {device}`", self.volume)
     }
 
-    /// Puts another device in the place of this one: memory is given back and taken anew, and of
-    /// several copies the one that is bad is exchanged.
+    /// Replaces the device: memory is released and allocated again; of a mirror the bad copy is
+    /// replaced.
     fn replace(self) -> String {
         let volume = self.volume;
         let copy = self.worst_copy().map_or("COPY", |(copy, _)| copy);
@@ -164,7 +164,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Writes down what is dirty in it.
+    /// Flushes its dirty data.
     fn flush(self) -> String {
         format!("`headpond flush {}`", self.volume)
     }
@@ -190,8 +190,7 @@ pub(crate) fn of_cache(
     alerts
 }
 
-/// The condition of an array that did not take what the cache, or a request past it, wrote; `core`
-/// names it where there are several.
+/// The condition of an array on which writes failed; `core` names it where there are several.
 pub(crate) fn of_writes(
     volume: &str,
     core: Option<&str>,
@@ -202,10 +201,10 @@ pub(crate) fn of_writes(
     let array = core.map_or("the array".into(), |core| format!("the array of core {core}"));
     (failed > 0).then(|| Alert {
         kind: AlertKind::ArrayWriteErrors,
-        cause: format!("{failed} writes to {array}, or flushes, failed"),
+        cause: format!("{failed} writes or flushes of {array} failed"),
         at_risk: Risk::of_dirty(cache),
         action: format!(
-            "look at its members with `headpond status {volume}`; then {} says whether they take it now",
+            "check its members with `headpond status {volume}`; then {} shows whether writes succeed now",
             Place::cache(volume).flush()
         ),
     })
@@ -217,18 +216,18 @@ pub(crate) fn of_owner(volume: &str, owner: &OwnerStatus) -> Option<Alert> {
     Some(Alert {
         kind: AlertKind::OwnershipLost,
         cause: format!(
-            "{to} has taken {volume} over while {} was silent: nothing is read or written here any more",
+            "{to} has taken over {volume} while {} sent no heartbeat: all I/O is stopped here",
             owner.host
         ),
-        at_risk: Risk::none("what clients here were not told is flushed"),
+        at_risk: Risk::none("writes of clients here that were not acknowledged as flushed"),
         action: format!(
-            "`headpond stop {volume}` here, and go on with it on {to}; once that one has stopped, \
-             `headpond serve {volume}` is possible again"
+            "`headpond stop {volume}` here, and use it on {to}; once it is stopped there, \
+             `headpond serve {volume}` is possible here again"
         ),
     })
 }
 
-/// The condition of a volume that takes no writes because its cache broke promises.
+/// The condition of a volume that takes no writes because its cache lost flushed data.
 pub(crate) fn of_lost_flushed_data(volume: &str, broken: &Broken) -> Alert {
     Alert {
         kind: AlertKind::FlushedDataLost,
@@ -236,13 +235,13 @@ pub(crate) fn of_lost_flushed_data(volume: &str, broken: &Broken) -> Alert {
         at_risk: Risk {
             blocks: broken.damaged_blocks,
             bytes: broken.damaged_blocks * BLOCK_BYTES,
-            what: "what was flushed last: which blocks the missing records had nobody knows, and they \
-                   read as they were before; damaged ones read as errors"
+            what: "the data flushed last: blocks of missing log records are unknown, and read as they were \
+                   before; damaged ones read as errors"
                 .into(),
         },
         action: format!(
-            "save what is needed and compare it with a backup; `headpond stop {volume}`, then `headpond \
-             serve {volume} --force` goes on with what there is; replace the cache device"
+            "save the data and compare it with a backup; `headpond stop {volume}`, then `headpond \
+             serve {volume} --force` serves it as it is; replace the cache device"
         ),
     }
 }
@@ -266,28 +265,28 @@ pub(crate) fn of_array(volume: &str, core: Option<&str>, lost: &LostStatus) -> O
     );
     Some(Alert {
         kind: AlertKind::LostBlocks,
-        cause: "blocks could not be read on more members than the array can replace: nobody \
-                   knows what they held"
+        cause: "blocks were unreadable on more members than the redundancy covers: their data is \
+                   lost"
             .into(),
         at_risk: Risk { blocks: lost.bytes.div_ceil(BLOCK_BYTES), bytes: lost.bytes, what },
         action: format!(
-            "write these bytes of {served} again, from a backup; `headpond status {volume} \
-             --json` lists more of them, by core"
+            "restore these bytes of {served} from a backup; `headpond status {volume} --json` lists \
+             more of them, by core"
         ),
     })
 }
 
-/// The condition of copies of a cache, parts of which none of them could give to a new one.
+/// The condition of a cache mirror, parts of which no copy could read for the resync.
 pub(crate) fn of_copies(volume: &str, lost: &LostStatus) -> Option<Alert> {
     if lost.bytes == 0 {
         return None;
     }
     Some(Alert {
         kind: AlertKind::LostBlocks,
-        cause: "no copy of the cache could give parts of it to the one that joined".into(),
-        at_risk: Risk::of_bytes(lost.bytes, "of the cache, as far as they are in use"),
+        cause: "parts of the cache were unreadable on all copies while a copy was resynced".into(),
+        at_risk: Risk::of_bytes(lost.bytes, "of the cache, where they are in use"),
         action: format!(
-            "`headpond cache scrub {volume}` drops what the array has too, and lists what is lost"
+            "`headpond cache scrub {volume}` drops clean blocks, and lists the lost ones"
         ),
     })
 }
@@ -300,21 +299,21 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     let of = core.map(|core| format!(" --core {core}")).unwrap_or_default();
     let (at_risk, action) = match array.state {
         ArrayState::Healthy => (
-            Risk::none("nothing until a member is lost: then writes are refused"),
+            Risk::none("nothing while the array is healthy; degraded, it refuses writes"),
             format!(
-                "`headpond array set-journal {volume} DEVICE{of}`, or attach its device and start {volume} \
-                 again"
+                "`headpond array set-journal {volume} DEVICE{of}`, or connect its device and restart \
+                 {volume}"
             ),
         ),
         ArrayState::Degraded | ArrayState::Failed => (
-            Risk::none("nothing that was written; the array takes no more writes"),
+            Risk::none("no written data; the array refuses writes"),
             format!(
                 "`headpond array set-journal {volume} DEVICE{of}`, `headpond array add-spare {volume} \
-                 DEVICE{of}`, or attach the journal and start again"
+                 DEVICE{of}`, or connect the journal device and restart"
             ),
         ),
     };
-    let cause = format!("array {}: its stripe journal {uuid} is not used", array.name);
+    let cause = format!("array {}: its stripe journal {uuid} failed or is missing", array.name);
     Some(Alert { kind: AlertKind::JournalLost, cause, at_risk, action })
 }
 
@@ -331,9 +330,9 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
             cause: format!("{lost} blocks in the {} are damaged", place.words().0),
             at_risk: Risk::of_bytes(
                 lost * BLOCK_BYTES,
-                "that answer with errors until written again",
+                "that read as errors until written again",
             ),
-            action: format!("{}, and write what is damaged again", place.scrub()),
+            action: format!("{}, and write the damaged blocks again", place.scrub()),
         });
     }
     if cache.unreadable_blocks > 0 {
@@ -344,21 +343,21 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
         alerts.push(Alert {
             kind: AlertKind::CacheCorruption,
             cause: format!(
-                "{times} reads from {device} did not fit their checksums{}",
+                "{times} reads from {device} did not match their checksums{}",
                 place.blame()
             ),
             at_risk: Risk::of_dirty(cache),
             action: match (place.is_tier, place.mirror.is_some()) {
                 (true, _) => {
-                    format!("{}: the memory of this machine is not sound", place.detach(false))
+                    format!("{}, and test the memory of this machine", place.detach(false))
                 }
                 (false, true) => format!(
-                    "{} makes the copies alike again and lists what is lost; then {}",
+                    "{} repairs the copies and lists lost blocks; then {}",
                     place.scrub(),
                     place.replace()
                 ),
                 (false, false) => format!(
-                    "{} drops what is damaged and lists what is lost; then replace the device",
+                    "{} drops damaged clean blocks and lists lost ones; then replace the device",
                     place.scrub()
                 ),
             },
@@ -367,20 +366,20 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
     alerts
 }
 
-/// Told for as long as it is so: no reset of the statistics makes data readable.
+/// Reported for as long as it holds: no reset of the statistics makes data readable.
 fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
     let (device, blocks) = (&cache.device, cache.unreadable_blocks);
-    let give_up = format!("give up what cannot be read with {}", place.detach(true));
+    let discard = format!("discard them with {}", place.detach(true));
     Alert {
         kind: AlertKind::DirtyUnreadable,
-        cause: format!("{device} could not give {blocks} blocks that only it holds"),
+        cause: format!("{blocks} dirty blocks on {device} are unreadable"),
         at_risk: Risk::of_bytes(
             blocks * BLOCK_BYTES,
-            "that answer with errors until written again",
+            "that read as errors until written again",
         ),
         action: match place.is_tier {
-            true => format!("write them again, or {give_up}"),
-            false => format!("{} lists the blocks: write them again, or {give_up}", place.scrub()),
+            true => format!("write them again, or {discard}"),
+            false => format!("{} lists the blocks: write them again, or {discard}", place.scrub()),
         },
     }
 }
@@ -393,22 +392,22 @@ fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
             format!("{}, then {}", place.flush(), place.detach(false)),
         ),
         0 => (
-            Risk::none(&format!("nothing: the {below} has everything")),
-            format!("{}, then {} with another one", place.detach(false), place.attach()),
+            Risk::none(&format!("nothing: the {below} has all data")),
+            format!("{}, then {} with another device", place.detach(false), place.attach()),
         ),
         bytes => (
             Risk::of_bytes(
                 bytes,
-                &format!("that the {below} lacks; without the device reads of them fail"),
+                &format!("not yet on the {below}; without the device reads of them fail"),
             ),
             format!(
-                "{} writes to the {below} what the device still reads; {} gives up the rest",
+                "{} writes the dirty data that is still readable to the {below}; {} discards the rest",
                 place.flush(),
                 place.detach(true)
             ),
         ),
     };
-    let cause = format!("the {this} device failed: writes go past {device} to the {below}");
+    let cause = format!("the {this} device failed: writes bypass {device} and go to the {below}");
     Alert { kind: AlertKind::CacheFailed, cause, at_risk, action }
 }
 
@@ -416,7 +415,7 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
     let device = &cache.device;
     let mut alerts = Vec::new();
     let replace = format!(
-        "{} if it goes on; `headpond stats {} --reset` ends this alert",
+        "{} if errors recur; `headpond stats {} --reset` clears this alert",
         place.replace(),
         place.volume
     );
@@ -434,7 +433,7 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
     if errors.cache_write > 0 {
         alerts.push(Alert {
             kind: AlertKind::CacheWriteErrors,
-            cause: format!("{} writes to {device}, or flushes, failed", errors.cache_write),
+            cause: format!("{} writes or flushes of {device} failed", errors.cache_write),
             at_risk: Risk::of_dirty(cache),
             action: replace,
         });
@@ -449,23 +448,23 @@ fn full(place: Place<'_>, cache: &CacheStatus, cleaning: CleaningPolicy) -> Opti
     }
     let action = match cleaning {
         CleaningPolicy::Nop => {
-            format!("{}: nothing cleans now", place.set("cleaning", "stripe"))
+            format!("{}: no cleaner runs now", place.set("cleaning", "stripe"))
         }
         _ => {
             let (flush, this) = (place.flush(), place.words().0);
-            format!("nothing where it passes; else {flush}, or a larger {this}")
+            format!("none if it is temporary; otherwise {flush}, or a larger {this}")
         }
     };
     Some(Alert {
         kind: AlertKind::CacheFull,
-        cause: format!("{dirty} of {most} bytes that may be dirty are"),
-        at_risk: Risk::none("speed alone: writes wait for the cleaner, or go past the cache"),
+        cause: format!("{dirty} of at most {most} bytes are dirty"),
+        at_risk: Risk::none("no data; writes wait for the cleaner, or bypass the cache"),
         action,
     })
 }
 
 impl OpenError {
-    /// Whether a format is not known, rather than broken.
+    /// Whether the format is of a newer version, rather than damaged.
     fn is_of_a_newer_program(&self) -> bool {
         match self {
             Self::Cache(CacheOpenError::NoCache { source, .. }) => {
@@ -478,7 +477,7 @@ impl OpenError {
         }
     }
 
-    /// Whether it is for the sake of what only the cache holds.
+    /// Whether it protects dirty data in the cache.
     pub fn is_about_the_cache(&self) -> bool {
         matches!(
             self,
@@ -491,15 +490,15 @@ impl OpenError {
         )
     }
 
-    /// The refusal as the operator's view of it.
+    /// The refusal as an alert.
     pub fn alert(&self, volume: &str) -> Alert {
         let serve = format!("`headpond serve {volume}`");
-        let forced = format!("`headpond serve {volume} --force` does without it");
+        let forced = format!("`headpond serve {volume} --force` starts without it");
         let (what, action) = match self {
             Self::Cache(_) if self.is_of_a_newer_program() => (
-                "what only that cache holds; nothing was changed",
+                "dirty data in that cache; nothing was changed",
                 format!(
-                    "{serve} with the newer Headpond that wrote it; {forced}, and that is lost"
+                    "{serve} with the newer Headpond that wrote it; {forced}, and that data is lost"
                 ),
             ),
             Self::Array(_) if self.is_of_a_newer_program() => {
@@ -508,50 +507,50 @@ impl OpenError {
             Self::Array(error) if error.is_about_one_device() => (
                 "nothing was changed",
                 format!(
-                    "have the description name the right device, or leave this one out of it \
-                     (`members` in {volume}.toml of the state folder), and {serve}"
+                    "correct the device in the description, or remove it there (`members` in \
+                     {volume}.toml of the state folder), and {serve}"
                 ),
             ),
             Self::NoCacheDevice { .. } | Self::UnnamedCache { .. } | Self::OlderCache { .. } => (
-                "what only that cache holds; nothing was changed",
-                format!("bring the cache back and {serve}; {forced}, and that is lost"),
+                "dirty data in that cache; nothing was changed",
+                format!("reconnect the cache and {serve}; {forced}, and that data is lost"),
             ),
             Self::Cache(CacheOpenError::Generation { .. }) => (
-                "what only that cache held; nothing was changed",
-                format!("{forced}: the array goes on, and what only the cache held is lost"),
+                "dirty data of that cache; nothing was changed",
+                format!("{forced}: the array is used as it is, and that data is lost"),
             ),
             Self::Cache(CacheOpenError::CoreChanged { .. }) => (
-                "what was written to the array meanwhile, and what lies beside it; the cache was not changed",
+                "data written to the array since, and blocks next to it; the cache was not changed",
                 format!(
-                    "see what wrote to the members; `headpond serve {volume} --force` takes the array as it is, and gives it \
-                     what is dirty here"
+                    "find out what wrote to the members; `headpond serve {volume} --force` accepts the array as it is, and \
+                     cleans the dirty data to it"
                 ),
             ),
             Self::Owned(_) => (
-                "nothing was changed; with two owners all of it would be",
-                format!("`headpond stop {volume}` on the host that has it, then {serve}"),
+                "nothing was changed; two owners would damage all data",
+                format!("`headpond stop {volume}` on the host that serves it, then {serve}"),
             ),
             Self::OtherCores { .. } => (
-                "what only that cache holds; nothing was changed",
-                format!("put the cores of the description back as they were and {serve}; {forced}"),
+                "dirty data in that cache; nothing was changed",
+                format!("restore the cores of the description and {serve}; {forced}"),
             ),
             Self::OtherCache { .. } | Self::Cache(CacheOpenError::ForeignVolume { .. }) => (
-                "what only its own cache holds, wherever that is; nothing was changed",
+                "dirty data in the volume's own cache; nothing was changed",
                 format!("name the volume's own cache in its description, then {serve}"),
             ),
             Self::Cache(_) => (
-                "what the cache holds; nothing was changed",
-                format!("bring the device back as it was and {serve}; {forced}"),
+                "dirty data in the cache; nothing was changed",
+                format!("reconnect the device as it was and {serve}; {forced}"),
             ),
             Self::Array(AssembleError::TooFew { .. }) => (
-                "all of it, without them; nothing was changed",
-                format!("bring as many of them back as the level needs, and {serve}"),
+                "all data, without the missing members; nothing was changed",
+                format!("reconnect as many members as the level needs, and {serve}"),
             ),
             _ => (
                 "nothing was changed",
                 format!(
-                    "bring every device back and {serve}; `--force` gives up what only parity tells \
-                     that may be torn, and the devices that are missing"
+                    "reconnect every device and {serve}; `--force` starts without missing devices, and \
+                     discards data that only suspect parity could reconstruct"
                 ),
             ),
         };
@@ -575,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_blocks_are_named_by_their_place_in_what_clients_see() {
+    fn lost_blocks_are_named_by_client_address() {
         let alert = of_array("hv0", None, &lost(4)).expect("blocks are lost");
         assert_eq!((alert.kind, alert.at_risk.bytes), (AlertKind::LostBlocks, 2048));
         let named = "4 ranges: 0..512, 65536..66048, 131072..131584, ...";

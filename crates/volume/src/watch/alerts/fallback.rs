@@ -1,4 +1,4 @@
-//! The condition of a cache device that errs too often.
+//! The condition of a cache device with too many errors.
 
 use super::{Alert, AlertKind, Place, Risk};
 use crate::description::settings::CacheSettings;
@@ -18,7 +18,7 @@ pub(super) fn in_fallback(
     (cache.in_fallback && !cache.failed).then(|| Alert {
         kind: AlertKind::CacheFallback,
         cause: format!(
-            "{} gave {errors} errors within {window_s} s: requests go past it",
+            "{} had {errors} errors within {window_s} s: requests bypass it",
             cache.device
         ),
         at_risk: Risk::of_dirty(cache),

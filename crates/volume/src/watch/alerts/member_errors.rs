@@ -1,6 +1,6 @@
-//! Members whose operations failed. What they could not read was made good from the others, unseen.
+//! Members whose operations failed. Failed reads were reconstructed, unseen by clients.
 //!
-//! It is told until the statistics are reset: such a device is dying, or somebody has cut it short.
+//! Reported until the statistics are reset: such a device is failing, or was truncated.
 
 use super::slow_member::of_core;
 use super::{Alert, AlertKind, Risk};
@@ -20,14 +20,14 @@ fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberS
     let cause =
         format!("member {} ({device}) of array {}: {}", member.role, array.name, member.errors);
     let at_risk = match array.level {
-        Level::Raid0 => "what it could not read or write: whoever asked for it was told",
-        _ => "nothing while the other members have it; one less than before may fail",
+        Level::Raid0 => "the data of the failed requests; their clients received errors",
+        _ => "nothing while the other members are readable; redundancy is reduced",
     };
-    let look = format!("look at the device (`dmesg`, `smartctl -a {device}`, its size)");
+    let look = format!("check the device (`dmesg`, `smartctl -a {device}`, its size)");
     let exchange = match array.level {
         Level::Raid0 => String::new(),
         _ => format!(", `headpond array replace {volume} {device} --with DEVICE{}`", of_core(core)),
     };
-    let action = format!("{look}{exchange}; `headpond stats {volume} --reset` ends this alert");
+    let action = format!("{look}{exchange}; `headpond stats {volume} --reset` clears this alert");
     Alert { kind: AlertKind::MemberErrors, cause, at_risk: Risk::none(at_risk), action }
 }

@@ -1,4 +1,4 @@
-//! The condition of a process that has no memory to take.
+//! The condition of a process that the system denies memory.
 
 use super::{Alert, AlertKind, Risk};
 use headpond_block::memory::MemoryState;
@@ -9,15 +9,15 @@ pub(crate) fn of_memory(volume: &str, memory: &MemoryState) -> Option<Alert> {
     memory.is_short.then(|| Alert {
         kind: AlertKind::MemoryShort,
         cause: format!(
-            "the system gave this daemon no memory ({failures} times since it was started): {} of its reserve of {} \
-             MiB are in use, and requests wait for five seconds before they fail for want of memory",
+            "the system denied this daemon memory ({failures} times since its start): {} MiB of its reserve of {} \
+             MiB are in use, and requests fail after waiting 5 s for memory",
             reserve_used_bytes.div_ceil(MIB),
             reserve_bytes / MIB
         ),
-        at_risk: Risk::none("nothing that was answered; clients may see errors"),
+        at_risk: Risk::none("no acknowledged data; clients may see errors"),
         action: format!(
-            "end other programs, or let it have more (`ulimit -v`, `LimitAS=`, `vm.overcommit_ratio`); a smaller \
-             cache or another eviction takes less: `headpond stats {volume}` says what for"
+            "stop other programs, or raise its limit (`ulimit -v`, `LimitAS=`, `vm.overcommit_ratio`); a smaller \
+             cache or another eviction policy uses less: `headpond stats {volume}` shows the use"
         ),
     })
 }

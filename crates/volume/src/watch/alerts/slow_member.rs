@@ -1,14 +1,14 @@
-//! Members that hold their array up, or would without their peers.
+//! Members that delay requests, or would without reconstruction.
 //!
-//! A member is told of while it is given up and cannot be done without, or when it has been slow or
-//! late within the last ten minutes: late once, or slow several times, since any drive is slow
-//! now and then.
+//! A member is reported while it is timed out and its group has no redundancy left, or after
+//! timeouts or slow reads in the last 10 min: one timeout, or several slow reads, since any drive
+//! is slow now and then.
 
 use super::{Alert, AlertKind, Risk};
 use crate::assembly::mirror::CACHE_COPIES;
 use headpond_raid::{Answers, ArrayStatus, MemberStatus};
 
-/// So many slow spells within ten minutes are no chance.
+/// Slow reads within 10 min that are no coincidence.
 const SLOW_EVENTS_SHOWN: u32 = 8;
 
 /// The conditions of the members of an array; `core` names it where there are several.
@@ -26,7 +26,7 @@ fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberS
     let device = member.device.as_deref().unwrap_or("DEVICE");
     let of_core = of_core(core);
     let cause = format!(
-        "member {role} ({device}) of array {}: {}, {} of its reads answered by its peers{}",
+        "member {role} ({device}) of array {}: {}, {} reads reconstructed{}",
         array.name,
         events(array, answers),
         answers.reconstructed_reads,
@@ -34,23 +34,23 @@ fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberS
     );
     let at_risk = match answers.is_timed_out {
         true => {
-            "requests that need it wait for it: its group can lose no more, or its parity is not \
-             known to fit"
+            "requests that need it wait for it: its group has no redundancy left, or its parity is \
+             not known to be consistent"
         }
-        false => "nothing while its peers answer; writes wait for it up to the deadline",
+        false => "nothing while its group has redundancy; writes wait for it up to the timeout",
     };
     let end = match answers.is_timed_out {
-        true => "it is taken out of use as soon as its group can lose it",
-        false => "this ends when it has answered in time for ten minutes",
+        true => "it is failed as soon as its group has redundancy",
+        false => "this alert clears after 10 min without timeouts",
     };
     let action = format!(
         "`headpond array replace {volume} {device} --with DEVICE{of_core}`, or `headpond array fail \
-         {volume} {device}{of_core}` to do without it; {end}"
+         {volume} {device}{of_core}`; {end}"
     );
     Alert { kind: AlertKind::SlowMember, cause, at_risk: Risk::none(at_risk), action }
 }
 
-/// What names the array in a command, where it is not the only one.
+/// The option that names the array in a command, where there are several.
 pub(super) fn of_core(core: Option<&str>) -> String {
     match core {
         None => String::new(),
@@ -59,21 +59,21 @@ pub(super) fn of_core(core: Option<&str>) -> String {
     }
 }
 
-/// What it did within the last ten minutes.
+/// Its slow reads and timeouts within the last 10 min.
 fn events(array: &ArrayStatus, answers: Answers) -> String {
     let timeouts_max = array.deadlines.and_then(|deadlines| deadlines.timeouts_max);
     let late = match timeouts_max {
-        Some(most) => format!("late {} times of {most}", answers.timeouts),
-        None => format!("late {} times", answers.timeouts),
+        Some(most) => format!("{} of {most} timeouts", answers.timeouts),
+        None => format!("{} timeouts", answers.timeouts),
     };
-    let what = format!("slow {} times and {late} within ten minutes", answers.slow_events);
+    let what = format!("slow {} times and {late} in 10 min", answers.slow_events);
     match answers.is_timed_out {
-        true => format!("given up, {what}"),
+        true => format!("timed out, {what}"),
         false => what,
     }
 }
 
-/// What a read of it takes beside its peers, where both are known.
+/// Typical read time of it and of its group, where both are known.
 fn typical(array: &ArrayStatus, member: &MemberStatus) -> String {
     let is_peer = |other: &&MemberStatus| other.group == member.group && other.role != member.role;
     let peers = array.members.iter().filter(is_peer);
@@ -83,5 +83,5 @@ fn typical(array: &ArrayStatus, member: &MemberStatus) -> String {
     let Some((own, peers)) = member.answers.typical_read_us.zip(peers) else {
         return String::new();
     };
-    format!("; a read of it typically takes {own} us, of its peers {peers} us")
+    format!("; typical read {own} us, of its peers {peers} us")
 }
