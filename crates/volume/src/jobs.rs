@@ -1,6 +1,6 @@
-//! Acts that take long, and how far they are: what somebody who waits wants to know.
+//! Jobs: long operations, and their progress.
 //!
-//! **Invariant**: an act is told of for as long as somebody waits for it or it goes on by itself,
+//! **Invariant**: a job is reported as long as a command waits for it or it runs in the background,
 //! and no longer.
 
 use headpond_block::{Instant, Runtime};
@@ -8,49 +8,49 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
-/// What goes on.
+/// Kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
-    /// All that is dirty is written to the array: for a flush, before a cache goes away, or since a
+    /// All dirty data is written to the array: for a flush, before a cache is detached, or since a
     /// mode without dirty data is set.
     Cleaning,
-    /// All that the cache holds is read.
+    /// The contents of the cache are read.
     Scrubbing,
-    /// Parity is computed that never was.
+    /// Initial sync of the parity.
     Parity,
-    /// A spare is given what a role of the array holds.
+    /// A spare is rebuilt.
     Rebuild,
-    /// Distributed spare space is given what a lost member held.
+    /// Distributed spare space is rebuilt for a lost member.
     StandIn,
-    /// Every stripe of the array is looked at.
+    /// Every stripe of the array is checked.
     ArrayScrub,
     /// The data of the array moves to more members.
     Reshape,
 }
 
-/// An act under way.
+/// A job in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatus {
     pub job: JobKind,
-    /// The core that is concerned, where it is not the first, or all of them.
+    /// The core concerned; `None` for the first, or all of them.
     pub core: Option<String>,
     pub done_bytes: u64,
     pub total_bytes: u64,
     pub elapsed_s: f64,
-    /// Should it go on as it has; `None` as long as nothing is done, and while it rests.
+    /// At the present rate; `None` before any progress, and while paused.
     pub left_s: Option<f64>,
 }
 
-/// Since when an act is under way, and how much was to be done then.
+/// When a job began, and its size then.
 #[derive(Default)]
 pub(crate) struct Begun(Cell<Option<(Instant, u64)>>);
 
-/// Ends what it stands for.
+/// Ends the job when dropped.
 pub(crate) struct Job<'a>(Option<&'a Begun>);
 
 impl Begun {
-    /// An act within another one of its kind is part of that.
+    /// A job within another one of its kind is part of that.
     pub fn begin(&self, runtime: &Runtime, total_bytes: u64) -> Job<'_> {
         if self.0.get().is_some() {
             return Job(None);
@@ -59,14 +59,13 @@ impl Begun {
         Job(Some(self))
     }
 
-    /// Of what goes on by itself: begins where there is something to do, and ends where there is
-    /// not.
+    /// Of background work: begins when bytes are left, and ends when none are.
     pub fn follow(&self, runtime: &Runtime, left_bytes: u64) {
         let since = self.0.get().unwrap_or_else(|| (runtime.now(), left_bytes));
         self.0.set((left_bytes > 0).then_some(since));
     }
 
-    /// How far it is, with so much left to do.
+    /// Its progress, with `left_bytes` left.
     pub fn status(&self, runtime: &Runtime, job: JobKind, left_bytes: u64) -> Option<JobStatus> {
         let (since, total_bytes) = self.0.get()?;
         let done_bytes = total_bytes.saturating_sub(left_bytes);

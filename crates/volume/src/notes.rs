@@ -1,18 +1,18 @@
-//! What the user should know of how a volume was opened.
+//! Notes on how a volume was opened.
 //!
 //! **Invariants**
-//! - What is said of a device is over when the array has it again, or does without it for good.
+//! - A note on a device ends when the array has it again, or it is removed.
 
-/// One thing to know.
+/// One note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The member that it is about, by the name of its device.
+    /// The member concerned, by the name of its device.
     pub(crate) device: Option<String>,
     text: String,
 }
 
 impl Note {
-    /// Why a member was not there.
+    /// Why a member is missing.
     pub fn of_member(device: impl Into<String>, text: impl Into<String>) -> Self {
         Self { device: Some(device.into()), text: text.into() }
     }

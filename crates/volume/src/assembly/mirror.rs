@@ -1,22 +1,21 @@
-//! A cache device of several copies: a mirror of the array's kind, which the cache lies on.
+//! The cache mirror: a RAID 1 of the array's kind below the cache.
 //!
-//! Which copy of a block is right, the cache's checksums say. So the copies keep no intent bitmap:
-//! after an unclean stop they may differ, and the cache makes them alike where it matters when it
-//! is opened ([`headpond_cache`], `recover`).
+//! The cache's checksums tell which copy of a block is correct. So the copies have no intent
+//! bitmap: after an unclean shutdown they may differ, and the cache repairs them where it matters
+//! when it is opened ([`headpond_cache`], `recover`).
 //!
-//! Which copies are up to date, they say themselves, as the members of any array. A copy that is
-//! started alone cannot know that the others went on without it. So whenever one has left, 1. the
-//! generation on the cache's superblock is raised, on the copies that are left; 2. that on the
-//! arrays is; 3. only then is a write acknowledged that the lost copy lacks. A cut between the
-//! first two leaves the cache one ahead, which the next open makes good. Whoever goes on without a
-//! copy that is away, or without any, raises it by two: that copy may be one ahead, and must be
-//! behind from then on. Once the cache was disowned that has been done, and the copies are told
-//! nothing more.
+//! The superblocks tell which copies are up to date, as with the members of any array. A copy that
+//! is started alone cannot tell that the others were used without it. So whenever one is lost, 1.
+//! the generation on the cache's superblock is raised, on the remaining copies; 2. that on the
+//! arrays is; 3. only then is a write acknowledged that the lost copy misses. A power cut between
+//! the first two leaves the cache one ahead, which the next open corrects. A start without a
+//! missing copy, or without any, raises it by two: that copy may be one ahead, and must be behind
+//! from then on. Once the cache was invalidated that has been done, and the copies record no more.
 //!
 //! **Invariants**
-//! - A copy that lacks an acknowledged write has an older generation than the arrays.
-//! - Copies whose superblocks do not fit are refused before anything is written to them. What is
-//!   below those is read later, when they are recorded as in use.
+//! - A copy that misses an acknowledged write has an older generation than the arrays.
+//! - Copies whose superblocks do not match are refused before anything is written to them. Their
+//!   contents are read later, when they are recorded as in use.
 
 use crate::assembly::cores::{Core, CoreBacking};
 use crate::description::{CacheDescription, Description, MirrorDescription, NAME_BYTES_MAX};
@@ -41,37 +40,35 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What the copies of the cache are called where the name of a core is asked for; no core can have
-/// it.
+/// Stands for the cache mirror where a core name is expected; no core can have it.
 pub const CACHE_COPIES: &str = "[cache]";
-/// A record of the log is seldom shorter, and what is written side by side in one strip waits for
-/// each other.
+/// Log records are seldom shorter, and writes to one strip are serialized.
 const STRIP_BYTES: u32 = 16 << 10;
 
-/// What a cache lies on.
+/// The device of a cache.
 #[derive(Clone)]
 pub struct CacheDevice {
     pub(crate) device: Rc<dyn BlockDevice>,
     pub(crate) mirror: Option<Rc<Mirror>>,
 }
 
-/// A device that was given what another copy had right, and how often.
+/// A device that was repaired from another copy, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairedDevice {
     pub device: String,
     pub times: u64,
 }
 
-/// Copies at work.
+/// The mirror in use.
 pub(crate) struct Mirror {
     /// The array and the work on it, as of any core.
     pub core: Rc<Core>,
     /// While there is a cache.
     attached: RefCell<Option<Rc<Attached>>>,
-    /// The departures that the generation speaks of; `None`: not of all before the start.
+    /// The lost copies that the generation covers; `None`: not all before the start.
     told: Cell<Option<u64>>,
     telling: Semaphore,
-    /// How often each device was given what another copy had right, by name.
+    /// How often each device was repaired, by name.
     repaired: RefCell<BTreeMap<String, u64>>,
 }
 
@@ -79,16 +76,16 @@ pub(crate) struct Mirror {
 struct Attached {
     /// Where the generation is raised.
     backing: Rc<CoreBacking>,
-    /// As the copies have it, or are being given it.
+    /// As it is on the copies, or being written there.
     superblock: RefCell<Superblock>,
 }
 
-/// Copies that were looked at, and not written to.
+/// Copies that were read, and not written to.
 pub(crate) struct FoundMirror {
     prepared: Prepared,
-    /// The copy that has the newest cache, as a device for whoever reads.
+    /// The copy with the newest cache, as a device to read.
     pub face: Rc<dyn BlockDevice>,
-    /// All that have it as it was left: which of two headers is the newest, they know together.
+    /// All copies with it: together they tell which of two headers is the newest.
     pub faces: Vec<Rc<dyn BlockDevice>>,
 }
 
@@ -105,7 +102,7 @@ impl From<Rc<Mirror>> for CacheDevice {
 }
 
 impl CacheDevice {
-    /// The cache is no more, and no copies are.
+    /// Erases the labels of the copies.
     ///
     /// # Errors
     /// That of a copy that cannot be written.
@@ -149,8 +146,7 @@ impl Mirror {
         &self.core.array
     }
 
-    /// There is a cache on it from now on, in front of these arrays; with its superblock as it is
-    /// then, on all copies.
+    /// Attaches the cache on it, in front of these arrays; returns its superblock, on all copies.
     ///
     /// # Errors
     /// Where the generation cannot be raised.
@@ -175,14 +171,14 @@ impl Mirror {
         Ok(superblock)
     }
 
-    /// There is none any more.
+    /// Detaches it.
     pub fn detach(&self) {
         if let Some(attached) = self.attached.take() {
             attached.backing.end_copies();
         }
     }
 
-    /// Records the copies as stopped in order.
+    /// Records a clean shutdown on the copies.
     ///
     /// # Errors
     /// Where none of them can be written.
@@ -191,7 +187,7 @@ impl Mirror {
         self.array().stop().await
     }
 
-    /// Those that are out of use have let go of theirs: they are behind, whoever takes them.
+    /// The labels of failed and missing copies stay: they are stale in any use.
     async fn dissolve(&self) -> Outcome {
         self.core.background.stop().await;
         let mut outcome = Ok(());
@@ -201,7 +197,7 @@ impl Mirror {
         outcome
     }
 
-    /// How often each device was wrong, by name.
+    /// How often each device was repaired, by name.
     pub fn repaired(&self) -> Vec<RepairedDevice> {
         let repaired = self.repaired.borrow();
         let told = |(device, times): (&String, &u64)| RepairedDevice {
@@ -211,17 +207,17 @@ impl Mirror {
         repaired.iter().map(told).collect()
     }
 
-    /// From here on they are counted anew.
+    /// Resets the counts.
     pub fn forget_repaired(&self) {
         self.repaired.borrow_mut().clear();
     }
 
-    /// Whether a copy is being given what it lacks.
+    /// Whether a copy is being resynced.
     pub fn is_catching_up(&self) -> bool {
         !self.array().filling_roles().is_empty()
     }
 
-    /// Checks what the cache on the copies says of those that have left; for tests and simulation.
+    /// Checks that the generation covers the lost copies; for tests and simulation.
     ///
     /// # Panics
     /// Where an invariant does not hold.
@@ -241,7 +237,7 @@ impl Mirror {
         self.told.get() == Some(self.array().departures())
     }
 
-    /// Lets the arrays know that copies have left, where they do not.
+    /// Records lost copies on the arrays, where that is not done yet.
     async fn tell(&self) -> Outcome {
         let _turn = self.telling.acquire(1).await;
         while !self.is_told() {
@@ -331,16 +327,16 @@ pub enum MakeMirrorError {
     Assemble(#[from] AssembleError),
 }
 
-/// The cache was told that a copy had left, and a cut kept that from the arrays.
+/// A lost copy is recorded on the cache, and a power cut came before the arrays.
 pub(crate) fn is_ahead(superblock: &Superblock, generation: u64) -> bool {
     superblock.generation == generation + 1
 }
 
-/// Looks at the devices that are to be the copies of a cache. Those that are none are set aside;
-/// answers what to tell of them.
+/// Reads the devices that should be the copies of a cache. Others are left out; returns the notes on
+/// them.
 ///
 /// # Errors
-/// Why there is nothing to start with.
+/// Why no copy was found.
 pub(crate) async fn find(
     runtime: &Runtime,
     (volume, mirror): (&str, &MirrorDescription),
@@ -359,12 +355,12 @@ pub(crate) async fn find(
             }
             Ok(Inspection::Member(found)) => format!("a member of `{}`", found.array.name),
             Ok(Inspection::Empty) => "blank".into(),
-            Ok(Inspection::Foreign) => "something else's".into(),
-            Ok(Inspection::Unusable(error)) => format!("not to be read ({error})"),
+            Ok(Inspection::Foreign) => "in other use".into(),
+            Ok(Inspection::Unusable(error)) => format!("unreadable ({error})"),
             Err(error) => error.to_string(),
         };
         told.push(format!(
-            "{} is no copy of the cache, but {what}: set aside; `headpond array add-spare {volume} \
+            "{} is not a copy of the cache, but {what}: left out; `headpond array add-spare {volume} \
              DEVICE --cache` makes a device a copy",
             device.name()
         ));
@@ -377,8 +373,8 @@ pub(crate) async fn find(
     let devices = |copies: &[Copy]| copies.iter().map(|copy| Rc::clone(&copy.device)).collect();
     let mut prepared = prepare(runtime, devices(&copies), how.clone()).await;
     if matches!(prepared, Err(AssembleError::Diverged { .. })) {
-        // Each was started without the other. Those that the arrays went on with have the newest
-        // generation.
+        // Each was started without the other. The copies that the arrays were used with have the
+        // newest generation.
         let is_behind = |copy: &mut Copy| copy.generation() != Some(newest.generation);
         let behind: Vec<Copy> = copies.extract_if(.., is_behind).collect();
         told.extend(behind.iter().map(|copy| left_out(volume, copy.device.name())));
@@ -390,7 +386,7 @@ pub(crate) async fn find(
     Ok((FoundMirror { prepared, face, faces }, told))
 }
 
-/// A device that says that it is a copy, and the cache there, where it can be read.
+/// A device labelled as a copy, and the cache there, where it is readable.
 struct Copy {
     device: Rc<dyn BlockDevice>,
     cache: Option<(Superblock, Rc<dyn BlockDevice>)>,
@@ -422,16 +418,16 @@ async fn look(
     Some((superblock, Rc::new(window)))
 }
 
-/// What to tell of a copy that is not started with.
+/// The note on a copy that is left out.
 fn left_out(volume: &str, copy: &DeviceName) -> String {
     format!(
-        "{copy} lacks what the other copies of the cache have since: left out; `headpond array \
-         re-add {volume} {copy} --cache` gives it everything"
+        "{copy} is a stale copy of the cache: left out; `headpond array re-add {volume} {copy} --cache` \
+         resyncs it"
     )
 }
 
 impl FoundMirror {
-    /// Records the copies as in use; with what to tell of them.
+    /// Records the copies as in use; with the notes on them.
     ///
     /// # Errors
     /// Those of the devices.
@@ -447,9 +443,9 @@ impl FoundMirror {
 }
 
 fn assemble_options(uuid: Uuid, pool: BufferPool) -> AssembleOptions {
-    // A write that one copy has room for succeeds, as with that one alone.
+    // A write that one copy has space for succeeds, as with that one alone.
     let tuning = Tuning { when_full: WhenFull::FailMember, ..Tuning::with_pool(pool) };
-    // What rotted on one copy is not to be spread: the cache's checksums say which one is right.
+    // Bit rot on one copy must not spread: the cache's checksums tell which one is correct.
     let after_unclean_stop = AfterUncleanStop::OwnerCompares;
     AssembleOptions { uuid: Some(uuid), after_unclean_stop, tuning, ..AssembleOptions::default() }
 }
@@ -470,8 +466,8 @@ pub(crate) fn create_options(
         declustered: None,
         striping: Striping::Plain,
         strip_bytes: STRIP_BYTES,
-        // What was never written is never read, and what was is known by its checksum: copies need
-        // not be made alike, which could spread what has rotted on one of them.
+        // Only written blocks are read, and these have checksums: the copies need no initial sync,
+        // which could spread bit rot.
         contents: Contents::Zeros,
         intent: Intent::None,
         integrity: Integrity::None,
@@ -481,13 +477,13 @@ pub(crate) fn create_options(
     }
 }
 
-/// What a cache has on copies, the smallest of which is so large.
+/// Size of a cache on copies, the smallest of which has `smallest_bytes`.
 pub fn bytes_on_copies(smallest_bytes: u64) -> u64 {
     let strip = u64::from(STRIP_BYTES);
     smallest_bytes.saturating_sub(DATA_OFFSET_MIN) / strip * strip
 }
 
-/// Where the cache lies on each of the copies that are to be.
+/// The range of the cache on each of the new copies.
 pub(crate) fn windows(
     devices: &[Rc<dyn BlockDevice>],
     range: ByteRange,
@@ -499,7 +495,7 @@ pub(crate) fn windows(
 }
 
 impl CacheDescription {
-    /// The copies and the spares, as lists to be changed.
+    /// Changes the lists of copies and spares.
     pub(crate) fn change_copies<T>(
         &mut self,
         change: impl FnOnce(&mut Vec<String>, &mut Vec<String>) -> T,

@@ -1,17 +1,16 @@
-//! Giving a volume further cores while it is served, and taking them away.
+//! Adding further cores to an open volume, and removing them.
 //!
-//! A cache knows blocks by addresses, and those change: it is written back and taken away before,
-//! and put back empty afterwards.
+//! A cache maps blocks by addresses, which change: it is cleaned and detached before, and attached
+//! again empty afterwards.
 //!
-//! Add: 1. the devices become an array, which nobody uses yet; 2. the caller keeps the description
-//! that names it; 3. requests are held for a moment; 4. the core has its place behind the others.
-//! Remove: 1. work beside the requests ends; 2. the caller keeps the description without the core;
-//! 3. requests are held; 4. the core loses its place, and those behind it move up; 5. its array is
-//! stopped, with all that it holds.
+//! Add: 1. the devices become an array, not in use yet; 2. the caller saves the description that
+//! names it; 3. requests are quiesced; 4. the core gets the addresses behind the others. Remove: 1.
+//! background work ends; 2. the caller saves the description without the core; 3. requests are
+//! quiesced; 4. the cores behind it move up; 5. its array is stopped, with all its data.
 //!
 //! **Invariants**
-//! - There is no cache while the cores change, and nobody puts one there meanwhile.
-//! - A core that does not come leaves its devices to whoever wants them.
+//! - There is no cache while the cores change, and none is attached meanwhile.
+//! - A core that is not added leaves its devices free.
 //! - A removed core can be opened as a volume of its own.
 
 use crate::CreateError;
@@ -38,14 +37,14 @@ pub struct NewCore {
     is_named: Cell<bool>,
 }
 
-/// Why the cores are what they were, or what else went wrong when they were changed.
+/// Why the cores were not changed, or which step of the change failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CoreChangeError {
     #[error("{volume} has no further core {name}{known}")]
     NoCore { volume: String, name: String, known: String },
     #[error(
-        "the core has logical blocks of {core} bytes, and clients of {volume} were told {offered}: attach \
-         its members so that they show smaller ones"
+        "the core has logical blocks of {core} bytes, and {volume} is exported with {offered}: attach \
+         its members with smaller logical blocks"
     )]
     LogicalBlock { volume: String, core: u32, offered: u32 },
     #[error(transparent)]
@@ -57,36 +56,37 @@ pub enum CoreChangeError {
     #[error("the new core cannot be used: {0}")]
     Assemble(#[from] AssembleError),
     /// Nothing was changed.
-    #[error("the cache could not be put in front of other cores: {0}")]
+    #[error("the cache does not support the changed cores: {0}")]
     Unfit(AttachError),
     /// The same.
-    #[error("the caches are in the way: {0}")]
+    #[error("a cache could not be detached: {0}")]
     InTheWay(#[from] DetachError),
-    #[error("the cores stay as they were: an array could not record that one leaves: {0}")]
+    #[error("the cores are unchanged: an array could not record the removal: {0}")]
     Record(DeviceError),
-    #[error("the cores stay as they were: the description could not be kept: {0}")]
+    #[error("the cores are unchanged: the description could not be saved: {0}")]
     Keep(CallerError),
     #[error("the core is removed, and its array was not shut down cleanly: {0}")]
     Array(#[from] DeviceError),
-    #[error("{0}; the cache was written back, and begins empty")]
+    #[error("{0}; the cache was cleaned, and starts empty")]
     Emptied(Box<Self>),
     #[error(
-        "the cores are changed, and the cache could not be put back: {0}; the volume goes on without, \
-         attach one"
+        "the cores are changed, and the cache could not be attached again: {0}; the volume continues \
+         without a cache, attach one"
     )]
     Cacheless(AttachError),
     #[error(
-        "{change}; and the cache could not be put back: {back}; the volume goes on without, attach one"
+        "{change}; and the cache could not be attached again: {back}; the volume continues without a cache, \
+         attach one"
     )]
     Neither { change: Box<Self>, back: AttachError },
-    #[error("the tier in memory was not put back: {0}")]
+    #[error("the tier could not be attached again: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
     Busy(#[from] BusyError),
 }
 
 impl CoreChangeError {
-    /// Whether nothing was changed, because data could be lost or the cores do not fit together.
+    /// Whether nothing was changed, because data could be lost or the cores do not match.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Create(error) => error.is_refusal(),
@@ -110,7 +110,7 @@ impl CoreChangeError {
 }
 
 impl NewCore {
-    /// The devices are no members of anything any more, as far as they answer.
+    /// Erases the labels of the devices, where they can be written.
     async fn give_up(&self) {
         let _ = self.core.array.stop().await;
         for member in &self.members {
@@ -120,7 +120,7 @@ impl NewCore {
 }
 
 impl Volume {
-    /// Makes devices the array of a further core; what was on them is lost. The volume does not use
+    /// Makes devices the array of a further core; their contents are lost. The volume does not use
     /// it yet.
     ///
     /// # Errors
@@ -177,19 +177,19 @@ impl Volume {
         description
     }
 
-    /// Gives a new core its place, under load; the cache that is put back is to be known as
-    /// `identity`. `keep` is given the description that names the core before it is used.
+    /// Adds a core, under load; the cache that is attached again gets `identity`. `keep` saves the
+    /// description that names the core before it is used.
     ///
     /// # Errors
-    /// Why not, or what else went wrong: the volume tells which cores and which cache it has, and
-    /// that is to be kept anew. A core that did not come is no array any more.
+    /// Why not, or which step failed: the volume has its actual cores and cache, and its description
+    /// must be saved again. The array of a core that was not added is erased.
     pub async fn add_core(
         &self,
         new: NewCore,
         identity: Uuid,
         keep: Keep<'_>,
     ) -> Result<(), CoreChangeError> {
-        // Held until its devices are free as well, where it does not come.
+        // Held until its devices are free as well, where it is not added.
         let change = self.begin_change();
         let added = match &change {
             Ok(_) => self.try_to_add(&new, identity, keep).await,
@@ -231,13 +231,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes a further core away, under load; answers with what it was. Requests to it fail from
-    /// then on. Its array has all that was written, and its devices are free. `keep` is given the
-    /// description without it before, and the cache that is put back is to be known as `identity`.
+    /// Removes a further core, under load; returns its description. Requests to it fail from then
+    /// on. Its array has all written data, and its devices are free. `keep` saves the description
+    /// without it before, and the cache that is attached again gets `identity`.
     ///
     /// # Errors
-    /// Why not, or what else went wrong: the volume tells which cores and which cache it has, and
-    /// that is to be kept anew.
+    /// Why not, or which step failed: the volume has its actual cores and cache, and its description
+    /// must be saved again.
     pub async fn remove_core(
         &self,
         name: &str,
@@ -285,7 +285,7 @@ impl Volume {
         Ok(leaving.array.stop().await?)
     }
 
-    /// What is recorded and kept before a core goes.
+    /// Records and saves the removal of a core before it takes effect.
     async fn let_core_go(&self, leaving: &Core, keep: Keep<'_>) -> Result<(), CoreChangeError> {
         if leaving.array.owner().is_some() {
             // Alone it would be refused for a cache that it lacks.
@@ -301,8 +301,8 @@ impl Volume {
         kept.map_err(|(error, _)| error)
     }
 
-    /// What cannot be kept is not to come true, whatever of it was. Whether what was kept before is
-    /// again, stands beside the error.
+    /// Saves the next description; where that fails, saves the present one again. The error carries
+    /// whether that succeeded.
     async fn keep_before(
         &self,
         next: &Description,
@@ -317,7 +317,7 @@ impl Volume {
         }
     }
 
-    /// What can be said against the cache in front of other cores, while it is as it was.
+    /// Checks whether the cache supports the changed cores, before it is changed.
     fn consider_cache(
         &self,
         description: &Description,
@@ -332,7 +332,7 @@ impl Volume {
         Ok(check_dirty_data(&cached, Dirty::Clean)?)
     }
 
-    /// Changes what lies below the caches. They are written back before, and empty afterwards.
+    /// Changes the cores below the caches. These are cleaned before, and empty afterwards.
     async fn without_caches(
         &self,
         identity: Uuid,

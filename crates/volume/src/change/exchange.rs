@@ -1,14 +1,14 @@
-//! Putting another cache in the place of the one there is, under load.
+//! Replacing the cache under load.
 //!
-//! On another device, in another size, or the same one emptied: 1. what can be said against the new
-//! one is said; 2. what is dirty is cleaned, and the old one detached; 3. the device becomes an
-//! empty cache, the caller keeps the description that names it, and it is attached; 4. where that
-//! fails, the old device is attached again, empty, as it was set.
+//! On another device, in another size, or the same one emptied: 1. the new one is checked; 2. the
+//! old one is cleaned and detached; 3. the device becomes an empty cache, the caller saves the
+//! description that names it, and it is attached; 4. where that fails, the old device is attached
+//! again, empty, with its settings.
 //!
 //! **Invariants**
 //! - A refusal changes nothing.
-//! - A cut leaves the volume with the old cache, with the new one or with none: what is kept names
-//!   the old one until the new one is an empty cache that nobody has written to.
+//! - A power cut leaves the volume with the old cache, with the new one or with none: the saved
+//!   description names the old one until the new one is an empty cache.
 
 use crate::Size;
 use crate::assembly::create::{CoreFacts, CreateError, cache_options, refuse_occupied};
@@ -25,38 +25,37 @@ use uuid::Uuid;
 
 const ATTACHED: &str = "what is only named was refused";
 
-/// What whoever calls says of its own failures.
+/// An error of the caller.
 pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Keeps a description, durably, before what it says comes true.
+/// Saves a description, durably, before it takes effect.
 pub type Keep<'a> = &'a dyn Fn(&Description) -> Keeping<'a>;
 
-/// A description that is being kept.
+/// A description being saved.
 pub type Keeping<'a> = LocalFuture<'a, Result<(), CallerError>>;
 
-/// Where a new cache is to lie.
+/// The device of a new cache.
 pub enum NewDevice<'a> {
     Other(CacheDevice),
-    /// Where the old one lies.
+    /// The old one's.
     Same,
-    /// There as well, on devices that have to be opened again to be seen in their new size; the old
-    /// ones have been let go of by then.
+    /// The old one's, reopened to show its new size; the old handles are closed by then.
     Reopened {
-        /// What a cache there has.
+        /// Size of a cache there.
         bytes: u64,
-        /// For what is described, made its copies where there are several.
+        /// For this description, as a mirror where it has several copies.
         open: &'a dyn Fn(CacheDescription) -> Reopening<'a>,
     },
 }
 
-/// The devices of a cache, as they are opened again.
+/// The devices of a cache being reopened.
 pub type Reopening<'a> = LocalFuture<'a, Result<CacheDevice, AttachError>>;
 
-/// The cache that is wanted in place of the one there is.
+/// The new cache.
 pub struct Replacement<'a> {
     pub device: NewDevice<'a>,
     pub described: CacheDescription,
-    /// Of the new cache, and of the old one should it have to come back: random, and never used
+    /// Of the new cache, and of the old one should it be attached again: random, and never used
     /// before.
     pub identities: [Uuid; 2],
     pub occupied: Occupied,
@@ -71,23 +70,23 @@ pub enum ExchangeError {
     /// The old one is used as before.
     #[error(transparent)]
     Detach(#[from] DetachError),
-    #[error("{reason}; the old {what} is back, and begins empty")]
+    #[error("{reason}; the old {what} is attached again, and empty")]
     Back { what: &'static str, reason: Box<AttachError> },
     #[error(
-        "{reason}; and the old {what} could not be put back ({back}): the volume goes on without, attach \
-         one"
+        "{reason}; and the old {what} could not be attached again ({back}): the volume continues without \
+         a {what}, attach one"
     )]
     Gone { what: &'static str, reason: Box<AttachError>, back: Box<AttachError> },
-    #[error("{reason}; the volume goes on without a cache, attach one")]
+    #[error("{reason}; the volume continues without a cache, attach one")]
     NotReopened { reason: Box<AttachError> },
-    #[error("the tier in memory was not put back: {0}")]
+    #[error("the tier could not be attached again: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
     Busy(#[from] BusyError),
 }
 
 impl ExchangeError {
-    /// Whether nothing was changed, for the sake of the data.
+    /// Whether nothing was changed, to protect data.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Refused(error) => error.is_refusal(),
@@ -101,10 +100,10 @@ impl ExchangeError {
 }
 
 impl Volume {
-    /// Puts a new cache in the place of the old one.
+    /// Replaces the cache.
     ///
     /// # Errors
-    /// Why there is none, and which there is.
+    /// Why it was not replaced, and which cache there is now.
     pub async fn replace_cache(
         &self,
         new: Replacement<'_>,
@@ -131,8 +130,8 @@ impl Volume {
         self.exchange(Replacement { device, described, identities, occupied }, dirty, keep).await
     }
 
-    /// Lets the cache have so much of its device, all of it where nothing is said. Answers whether
-    /// it had another part before: where it did not, it keeps what it holds.
+    /// Sets how much of its device the cache uses; `None` for all of it. Returns whether the size
+    /// changed: where it did not, the cache keeps its contents.
     ///
     /// # Errors
     /// As [`Self::replace_cache`].
@@ -155,7 +154,7 @@ impl Volume {
             }
         }
         if let (NewDevice::Reopened { .. }, Some(mirror)) = (&device, &mut described.mirror) {
-            // Of those that were, one that was away may come back.
+            // A missing one of the old copies may be reconnected.
             mirror.uuid = identities[0];
         }
         let occupied = Occupied::Overwrite;
@@ -164,7 +163,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// Puts a new tier in the place of the old one.
+    /// Replaces the tier.
     ///
     /// # Errors
     /// As [`Self::replace_cache`].
@@ -199,7 +198,7 @@ impl Volume {
         }
     }
 
-    /// The size of the device that the cache lies on.
+    /// The size of the device of the cache.
     pub fn cache_device_bytes(&self) -> Option<u64> {
         self.cached().map(|cached| cached.device.size_bytes())
     }
@@ -223,7 +222,7 @@ impl Volume {
     ) -> Result<(), ExchangeError> {
         self.described_cache()?;
         if self.cached().is_none() && !matches!(new.device, NewDevice::Other(_)) {
-            // What is only named may be another's by now.
+            // A device that is only named may be in other use by now.
             return Err(DetachError::NoCache { volume: self.description().name }.into());
         }
         self.consider(&new).await?;
@@ -231,7 +230,7 @@ impl Volume {
         self.below_tier(dirty, self.change_places(new, dirty, keep)).await
     }
 
-    /// Everything that can be said against the new cache while there still is the old one.
+    /// Checks the new cache while the old one is still attached.
     async fn consider(&self, new: &Replacement<'_>) -> Result<(), AttachError> {
         let description = self.description_with(&new.described);
         description.check_new()?;
@@ -242,7 +241,7 @@ impl Volume {
         let mut options =
             cache_options(&description, new.identities[0], &CoreFacts::of(&self.cores()));
         match &new.device {
-            // What copies hold was looked at when they were made.
+            // The contents of copies were checked when they were made.
             NewDevice::Other(CacheDevice { mirror: None, .. })
                 if new.occupied == Occupied::Refuse =>
             {
@@ -289,7 +288,7 @@ impl Volume {
         keep: Keep<'_>,
     ) -> Result<(), ExchangeError> {
         let mut old = self.take_cache(dirty).await?;
-        // A spare may have taken a copy's place meanwhile.
+        // A spare may have replaced a copy meanwhile.
         let mut before = self.described_cache()?;
         let Replacement { device, mut described, identities: [first, second], occupied } = new;
         let is_other = matches!(device, NewDevice::Other(_));
@@ -328,8 +327,8 @@ impl Volume {
         Err(ExchangeError::Gone { what, reason, back: Box::new(back) })
     }
 
-    /// The devices of the old cache, opened again for another one; `before` says where the old one
-    /// could be put then. Where that is refused the old one's device is left.
+    /// Reopens the devices of the old cache for another one; `before` describes where the old one
+    /// could be attached then. A refusal leaves the old device.
     async fn reopen<'a>(
         &self,
         old: &mut Option<CacheDevice>,
@@ -339,22 +338,22 @@ impl Volume {
     ) -> Result<CacheDevice, AttachError> {
         self.check_copies(old.as_ref().and_then(|old| old.mirror.as_deref()))?;
         if let Some(old) = old.take() {
-            // What it says of copies is written over where that does not succeed.
+            // Its labels of copies are overwritten where that fails.
             let _ = old.dissolve().await;
         }
         let opened = open(described.clone()).await;
         *old = opened.as_ref().ok().cloned();
-        // Copies that were made anew have another identity, and perhaps another order.
+        // Recreated copies have another identity, and perhaps another order.
         (before.device, before.mirror) = (described.device.clone(), described.mirror.clone());
         opened
     }
 
     /// There is no cache any more, on this device or another.
     pub(crate) async fn leave_device(&self, device: CacheDevice, keep: Keep<'_>) {
-        // Copies without a cache would be refused as somebody's.
+        // Copies without a cache would be refused as in use.
         let _ = device.dissolve().await;
         self.name_cache(None);
-        // Where it cannot be kept, the next start says that what it names is not attached.
+        // Where it cannot be saved, the next start notes a cache that is not attached.
         let _ = keep(&self.description()).await;
     }
 
@@ -371,7 +370,7 @@ impl Volume {
         self.put_cache(new, keep).await
     }
 
-    /// Copies are made anew where all of them are there, and no spare is beside them.
+    /// Copies are recreated only if all of them are healthy, and there is no spare.
     fn check_copies(&self, mirror: Option<&Mirror>) -> Result<(), AttachError> {
         let described = self.described_cache()?;
         let is_whole = mirror.is_none_or(|it| it.core.array.state() == ArrayState::Healthy);
@@ -382,7 +381,7 @@ impl Volume {
     }
 }
 
-/// The only copy of something is kept in memory where that is allowed, and nowhere else.
+/// Dirty data is kept in memory only where that is allowed.
 fn check_volatile(
     device: &dyn BlockDevice,
     described: &CacheDescription,

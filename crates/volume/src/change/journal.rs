@@ -1,12 +1,12 @@
-//! The stripe journal of an array of a volume that is served: another one, a first one, or none.
+//! Adding, replacing and removing the stripe journal of an array of an open volume.
 //!
-//! 1. the new device is made an empty journal; 2. the description names it as well, and is kept;
-//!    3. requests are held for a moment; 4. the array is stopped in order and named the new one;
-//!    5. the description names that alone, and is kept; 6. the array is put together again; 7. the
-//!    label of the one before it is erased, where that is there.
+//! 1. the new device is made an empty journal; 2. the description names it as well, and is saved;
+//!    3. requests are quiesced; 4. the array is shut down cleanly and records the new one; 5. the
+//!    description names only that, and is saved; 6. the array is reassembled; 7. the label of the
+//!    old journal is erased, where that is present.
 //!
-//! **Invariants**: whichever journal the superblocks name, whoever keeps the description has its
-//! name as well. What a cut has left in the description is put right when it is kept again.
+//! **Invariants**: the saved description names the journal that the superblocks name. Names left
+//! by a power cut are corrected when the description is saved again.
 
 use crate::assembly::cores::Core;
 use crate::change::members::ChangeMembersError;
@@ -17,25 +17,25 @@ use headpond_raid::{JournalOptions, JournalWhen, Occupied, erase_unlisted};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// A device that is to be a stripe journal.
+/// A device to become a stripe journal.
 pub struct NewJournal {
-    /// What the description is to call it.
+    /// Its name in the description.
     pub word: String,
     pub device: Rc<dyn BlockDevice>,
     /// Random, and never used before.
     pub uuid: Uuid,
-    /// As the one before, or else while a member is missing, where nothing is said.
+    /// `None`: as the one before, or else while degraded.
     pub when: Option<JournalWhen>,
     /// Whether what is on it may be overwritten.
     pub occupied: Occupied,
 }
 
 impl Volume {
-    /// Gives the array of a core this stripe journal in place of what it has, under load.
+    /// Sets the stripe journal of a core's array, under load.
     ///
     /// # Errors
-    /// What speaks against it; the array is then as it was. Where it could not be put together
-    /// again, the volume serves that core no more until it is opened the next time.
+    /// Refusals leave the array as it was. Where it could not be reassembled, the volume does not
+    /// serve that core until it is opened again.
     pub async fn set_journal(
         &self,
         core: Option<&str>,
@@ -61,13 +61,13 @@ impl Volume {
             let before = before.and_then(|(_, core)| core.journal.clone());
             self.core_description(&core, |core| core.journal = before);
             self.kept.tell(&self.description()).await;
-            // Where that fails it says of itself what the array does not.
+            // Where that fails, its label names an array that does not record it.
             erase_unlisted(&self.runtime, device).await;
         }
         Ok(changed?)
     }
 
-    /// Takes the stripe journal of a core's array away, under load.
+    /// Removes the stripe journal of a core's array, under load.
     ///
     /// # Errors
     /// As there.
@@ -110,8 +110,8 @@ impl Volume {
         again.map_err(Unchanged::InDoubt)?;
         drop(quiesced);
         if let Some(before) = before {
-            // Where that fails it says of itself what the array does not; one that is exchanged
-            // because it hangs holds nobody up.
+            // Where that fails, its label names an array that does not record it; one that hangs
+            // delays nothing.
             erase_unlisted(&self.runtime, before).await;
         }
         Ok(())
@@ -126,8 +126,8 @@ impl Volume {
         Ok(core.array.change_journal(options).await?)
     }
 
-    /// Has the description name the journals that are in use, where a cut has left others in it, or
-    /// several; says whether it did.
+    /// Corrects the journals that the description names to those in use, after a power cut; returns
+    /// whether it changed.
     pub(crate) fn settle_journals(&self) -> bool {
         let mut has_changed = false;
         for (core, _) in self.cores().iter() {
@@ -175,7 +175,7 @@ impl CoreDescription {
         if is_used(&successor) {
             journal.device = successor;
         } else if !is_used(&journal.device) {
-            // Neither is there, and either may come back.
+            // Both are missing, and either may be reconnected.
             journal.successor = Some(successor);
             return false;
         }

@@ -1,15 +1,14 @@
-//! Putting a cache in front of a volume that is served, and taking it away again.
+//! Attaching a cache to an open volume, and detaching it.
 //!
-//! Attach: 1. the device becomes an empty cache; 2. the caller keeps the description that names it;
-//! 3. requests are held for a moment; 4. the members record the cache as theirs; 5. requests go
-//! through it. Detach: 1. the cache takes nothing dirty any more and is cleaned; 2. requests are
-//! held; 3. the members record that there is none; 4. requests go past it, and the device is no
-//! cache any more.
+//! Attach: 1. the device becomes an empty cache; 2. the caller saves the description that names it;
+//! 3. requests are quiesced; 4. the members record the cache; 5. requests go through it. Detach: 1.
+//! the cache takes no dirty data and is cleaned; 2. requests are quiesced; 3. the members record
+//! that there is no cache; 4. requests go to the array, and the cache label is erased.
 //!
 //! **Invariants**
-//! - A cut leaves a volume with its cache or one without: what the members record decides, and a
-//!   cache that they do not record has nothing that the array lacks.
-//! - While requests change from one way to the other none is on either.
+//! - A power cut leaves a volume with its cache or without: the records of the members decide, and
+//!   a cache that they do not record has no dirty data.
+//! - No request is in flight while the request path changes.
 
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::Cores;
@@ -53,27 +52,27 @@ impl NewCache {
     }
 }
 
-/// What becomes of dirty data when a cache is detached.
+/// How dirty data is treated when a cache is detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dirty {
     /// There must be none.
     Refuse,
     /// It is written to the array first.
     Clean,
-    /// It is written where that is possible, and lost where it is not.
+    /// It is written where possible, and discarded otherwise.
     Lose,
-    /// It is lost.
+    /// It is discarded.
     Drop,
 }
 
-/// Why a cache was not attached; the volume goes on without one.
+/// Why a cache was not attached; the volume continues without one.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     #[error("{volume} has a cache: detach or replace it")]
     HasCache { volume: String },
     #[error(
-        "{volume}: one of its cores is growing, and when it has grown others may lie elsewhere: wait \
-         for that, the cache knows where each of them lies"
+        "{volume}: a reshape of one of its cores is in progress, after which addresses of others may \
+         change, and a cache depends on them: wait for it to complete"
     )]
     Growing { volume: String },
     #[error("{volume} has a tier: detach it first")]
@@ -84,17 +83,17 @@ pub enum AttachError {
     Create(#[from] CreateError),
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the tier in memory is in the way: {0}")]
+    #[error("the tier could not be detached: {0}")]
     InTheWay(#[from] DetachError),
     #[error(transparent)]
     Tier(#[from] TierError),
-    #[error("the description could not be kept: {0}")]
+    #[error("the description could not be saved: {0}")]
     Keep(CallerError),
-    #[error("the device could not be opened again: {0}")]
+    #[error("the device could not be reopened: {0}")]
     Reopen(CallerError),
     #[error(
-        "copies are made anew to grow: that takes all of them, healthy, and no spare beside them \
-         (`headpond array remove {volume} DEVICE --cache` takes one away)"
+        "resizing recreates the cache mirror, which requires all copies healthy, and no spare \
+         (`headpond array remove {volume} DEVICE --cache` removes one)"
     )]
     CopiesNotWhole { volume: String },
     #[error(transparent)]
@@ -109,24 +108,23 @@ pub enum DetachError {
     #[error("{volume} has no tier")]
     NoTier { volume: String },
     #[error(
-        "{device} has {bytes} bytes that the array lacks: let them be written first (--flush), or give \
-         them up (--force)"
+        "{device} has {bytes} bytes of dirty data: flush it first (--flush), or discard it (--force)"
     )]
     Dirty { device: DeviceName, bytes: u64 },
     #[error(
-        "{device} has {blocks} damaged blocks, which answer with errors; without the cache they would \
-         answer with older data: write them again, or give them up (`headpond cache detach` with --force)"
+        "{device} has {blocks} damaged blocks, which read as errors; without the cache they would read as \
+         older data: write them again, or discard them (`headpond cache detach` with --force)"
     )]
     Damaged { device: DeviceName, blocks: u64 },
     #[error(
-        "{0}; it stays attached: where the array takes no writes, mend that and detach again; what the \
-         cache itself cannot read (`headpond cache scrub` lists it) is given up by `headpond cache \
+        "{0}; it stays attached: if the array refuses writes, repair that and detach again; blocks that \
+         the cache cannot read (`headpond cache scrub` lists them) are discarded by `headpond cache \
          detach` with --force"
     )]
     Clean(#[from] CleanAllError),
     #[error(transparent)]
     Array(#[from] DeviceError),
-    #[error("the tier in memory was not put back: {0}")]
+    #[error("the tier could not be attached again: {0}")]
     Tier(#[from] TierError),
     #[error(transparent)]
     Busy(#[from] BusyError),
@@ -158,15 +156,15 @@ impl AttachError {
 }
 
 impl DetachError {
-    /// Whether it was refused for the sake of the data; not for a device that failed.
+    /// Whether it was refused to protect data, rather than for a failed device.
     pub fn is_refusal(&self) -> bool {
         !matches!(self, Self::Array(_) | Self::Clean(_) | Self::Tier(_))
     }
 }
 
 impl Volume {
-    /// Makes a device an empty cache of this volume; what was on it is lost. The volume does not
-    /// use it yet.
+    /// Makes a device an empty cache of this volume; its contents are lost. The volume does not use
+    /// it yet.
     ///
     /// # Errors
     /// Why it cannot be; refusals change nothing.
@@ -198,7 +196,7 @@ impl Volume {
         Ok(NewCache { described, device, superblock })
     }
 
-    /// Makes devices the copies of a cache that is to be attached; what was on them is lost.
+    /// Makes devices the copies of a cache to be attached; their contents are lost.
     ///
     /// # Errors
     /// Why they cannot be; refusals change nothing.
@@ -226,11 +224,11 @@ impl Volume {
         Description { cache: Some(cache.clone()), ..self.description() }
     }
 
-    /// Puts a cache in front of the array, under load; `keep` is given the description that names
-    /// it, before anything records that it is there.
+    /// Attaches a cache, under load; `keep` saves the description that names it, before any device
+    /// records it.
     ///
     /// # Errors
-    /// Why not; the volume goes on without one, and what is kept is to be kept anew.
+    /// Why not; the volume continues without one, and its description must be saved again.
     pub async fn attach(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         let _change = self.begin_change()?;
         if self.cached().is_some() {
@@ -239,8 +237,8 @@ impl Volume {
         self.below_tier(Dirty::Clean, self.put_cache(new, keep)).await
     }
 
-    /// Whoever keeps the description meanwhile, for another reason, keeps that it names the cache:
-    /// without it a start would refuse what the arrays have recorded.
+    /// The description names the cache from here on, also for concurrent saves: without it a start
+    /// would refuse the record on the arrays.
     pub(crate) async fn put_cache(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         let before = self.name_cache(Some(new.described.clone()));
         let put = match keep(&self.description()).await {
@@ -253,7 +251,7 @@ impl Volume {
         put
     }
 
-    /// Has the description name that cache, or none; answers with what it named before.
+    /// Names that cache in the description, or none; returns the one named before.
     pub(crate) fn name_cache(&self, cache: Option<CacheDescription>) -> Option<CacheDescription> {
         std::mem::replace(&mut self.description.borrow_mut().cache, cache)
     }
@@ -287,8 +285,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes the cache away, under load; the array alone has everything afterwards. Where only the
-    /// description still names one, it ends there.
+    /// Detaches the cache, under load; the array has all data afterwards. Also detaches one that only
+    /// the description still names.
     ///
     /// # Errors
     /// Why not; the cache is used as before.
@@ -299,7 +297,7 @@ impl Volume {
             let device = self.take_cache(dirty).await?;
             self.name_cache(None);
             if let Some(device) = device {
-                // Nobody takes them for the volume's any more, as above.
+                // No member records them any more, as above.
                 let _ = device.dissolve().await;
             }
             Ok(())
@@ -307,9 +305,9 @@ impl Volume {
         .await
     }
 
-    /// Whether there is too much in the cache for it to be taken away, while the tier is as it was.
+    /// Whether dirty data forbids detaching the cache, before the tier is changed.
     pub(crate) fn consider_dirty_data(&self, dirty: Dirty) -> Result<(), DetachError> {
-        // Otherwise what the tier still has to write may take the place of what is damaged.
+        // Otherwise dirty data of the tier may overwrite damaged blocks.
         let is_said = self.tier().is_none_or(|tier| tier.dirty_bytes() == 0);
         self.cached().filter(|_| is_said).map_or(Ok(()), |cached| check_dirty_data(&cached, dirty))
     }
@@ -338,8 +336,8 @@ impl Volume {
         Ok(Some(device))
     }
 
-    /// Takes a cache out of the way of requests, and lets go of it; answers with its device. What
-    /// is to be done while no request is on the way `leave` does.
+    /// Detaches a cache from requests, and releases it; returns its device. `leave` runs while
+    /// requests are quiesced.
     ///
     /// # Errors
     /// Why not, or that of `leave`: the cache is used as before.
@@ -363,7 +361,7 @@ impl Volume {
             }
         };
         if cached.dirty_bytes() > 0 {
-            // Given up: its cleaner must not write that over what comes past it.
+            // Discarded: its cleaner must not write that over newer data.
             cached.close().await;
         }
         self.lead(&held);
@@ -372,7 +370,7 @@ impl Volume {
         Ok(self.release(cached).await)
     }
 
-    /// Lets no request in while nothing is dirty but what is given up.
+    /// Quiesces requests once no dirty data is left but what is discarded.
     async fn hold_without_dirty_data(
         &self,
         cached: &Cached,
@@ -384,14 +382,14 @@ impl Volume {
             return self.drain_and_hold(cached, dirty).await;
         }
         if cached.replayed_blocks() > 0 {
-            // The parity below them may be torn, and only their being cleaned makes it good.
+            // The parity below them may be torn, and only cleaning them repairs it.
             cached.clean_all().await.map_err(CleanAllError::from)?;
         }
         Ok(self.dispatcher.hold().await)
     }
 
-    /// Waits a little until nobody else holds the device any more: timers of its slices may still
-    /// run.
+    /// Waits up to 1 s until no other reference to the device is left: timers of its slices may
+    /// still run.
     async fn release(&self, cached: Rc<Cached>) -> CacheDevice {
         let (device, mirror) = (Rc::clone(&cached.device), cached.mirror.clone());
         drop(cached);
@@ -405,11 +403,11 @@ impl Volume {
         CacheDevice { device, mirror }
     }
 
-    /// Cleans a cache that takes nothing dirty any more, and lets no request in afterwards.
+    /// Cleans a cache that takes no dirty data any more, and quiesces requests.
     async fn drain_and_hold(&self, cached: &Cached, dirty: Dirty) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
         let _job = self.begin_cleaning();
-        // What is lost is what cannot be written, and not what there was no time for.
+        // Only data that cannot be written is discarded, not data that was not reached.
         let is_lost = |cleaned: &Result<(), CleanError>| {
             may_lose && matches!(cleaned, Err(CleanError::Core { .. }))
         };
@@ -429,8 +427,8 @@ impl Volume {
     }
 }
 
-/// What can be said against a cache in front of the cores that are described, whatever it lies on;
-/// these are the ones that there are by now.
+/// Checks whether the described cores may have a cache, on whatever device; `cores` are the present
+/// ones.
 pub(crate) fn check_below(description: &Description, cores: &Cores) -> Result<(), AttachError> {
     description.check_new()?;
     let is_single = description.further_cores.is_empty();

@@ -1,4 +1,4 @@
-//! Who joins and leaves the arrays of a volume that is served.
+//! Adding and removing members of the arrays of an open volume.
 
 use crate::assembly::cores::{Core, StripesDiffer};
 use crate::assembly::create::{refuse_cache, refuse_memory};
@@ -18,61 +18,59 @@ use headpond_raid::{
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Why the members of an array stay as they are.
+/// Why the members of an array were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeMembersError {
     #[error("{volume} has no core {core}; `status` lists them")]
     NoCore { volume: String, core: String },
-    #[error("the cache of {volume} has no copies: `cache attach` with several devices makes some")]
+    #[error("the cache of {volume} is not a mirror: `cache attach` with several devices makes one")]
     NoCopies { volume: String },
     #[error("{volume} has no member or spare {device}; `status` lists them")]
     NoMember { volume: String, device: String },
     #[error(transparent)]
     Busy(#[from] BusyError),
-    #[error(
-        "array `{array}` has no redundancy: a scrub would have nothing to compare, or to mend from"
-    )]
+    #[error("array `{array}` has no redundancy: a scrub could neither compare nor repair anything")]
     NoRedundancy { array: String },
     #[error("{device} has a role: `headpond array replace` gives it to another device")]
     InUse { device: String },
     #[error(
-        "{device} is a spare, and has no role: `headpond array remove {volume} {device}{of}` lets go of it"
+        "{device} is a spare, and has no role: `headpond array remove {volume} {device}{of}` removes it"
     )]
     Spare { volume: String, device: String, of: String },
     #[error(
-        "{device} is out of use: `headpond array re-add {volume} {device}{of}` has it back, `add-spare` \
-         gives its place to another device"
+        "{device} is failed or missing: `headpond array re-add {volume} {device}{of}` re-adds it, `add-spare` \
+         replaces it by another device"
     )]
     OutOfUse { volume: String, device: String, of: String },
     #[error(
-        "{device} was {place} of this array before: `headpond array re-add` has a member back that was \
-         away, --force overwrites it"
+        "{device} was {place} of this array before: `headpond array re-add` re-adds a member that was \
+         missing, --force overwrites it"
     )]
     Former { device: String, place: String },
     #[error(transparent)]
     BackgroundRate(#[from] BackgroundRateError),
     #[error(
-        "{volume} has several cores behind one cache, which knows where each of them lies: detach the \
-         cache or the tier first, and attach it when the array has changed"
+        "{volume} has several cores behind one cache, which depends on their addresses: detach the \
+         cache or the tier first, and attach it again after the change"
     )]
     CachedCores { volume: String },
     #[error(
-        "{volume} has a cache of several slices, to which the larger array would deal out its stripes \
-         in another way: detach the cache first, and attach it again as soon as the array grows"
+        "{volume} has a cache of several slices, and the larger array would distribute its stripes over \
+         them differently: detach the cache first, and attach it again once the array grows"
     )]
     CachedSlices { volume: String },
-    #[error("{volume} would have {bytes} bytes, and a cache can lie in front of {CORE_BYTES_MAX}")]
+    #[error("{volume} would have {bytes} bytes, and a cache supports at most {CORE_BYTES_MAX}")]
     CachedSize { volume: String, bytes: u64 },
     #[error(
-        "the cache of {volume} has data from before an unclean stop that is not on the array yet: \
-         `headpond flush {volume}`, and then once more"
+        "the cache of {volume} has dirty data from before an unclean shutdown: `headpond flush {volume}`, \
+         then retry"
     )]
     Replayed { volume: String },
     #[error(transparent)]
     Clean(#[from] CleanAllError),
     #[error(
-        "the change of the array is recorded, and it could not be put together again: {cause}; \
-         `headpond stop {volume}` and `headpond serve {volume}` have it go on"
+        "the change of the array is recorded, and it could not be reassembled: {cause}; `headpond stop \
+         {volume}` and `headpond serve {volume}` resume it"
     )]
     Reopen { volume: String, cause: String },
     #[error(transparent)]
@@ -91,9 +89,9 @@ pub enum ChangeMembersError {
     Journal(#[from] JournalError),
 }
 
-/// A device that is to join an array.
+/// A device to be added to an array.
 pub struct NewMember {
-    /// What the description is to call it.
+    /// Its name in the description.
     pub word: String,
     pub device: Rc<dyn BlockDevice>,
     /// Random, and never used before.
@@ -102,20 +100,20 @@ pub struct NewMember {
     pub occupied: Occupied,
 }
 
-/// A device that comes back to an array.
+/// A device to be re-added to an array.
 pub struct ReturningMember {
-    /// What the description calls it, or is to.
+    /// Its name in the description.
     pub word: String,
     pub device: Rc<dyn BlockDevice>,
     /// Random, and never used before.
     pub uuid: Uuid,
 }
 
-/// What drives do not take, even where they try again for themselves.
+/// Longer than drives take, even with internal retries.
 const SILENT_MS: u64 = 2000;
 
 impl Volume {
-    /// Has the description kept by `keeper`.
+    /// Has `keeper` save the description.
     pub fn keep_description(&self, keeper: DescriptionKeeper) {
         self.kept.keeper.replace(Some(keeper));
         if self.settle_journals() {
@@ -123,8 +121,8 @@ impl Volume {
         }
     }
 
-    /// The names of what the arrays have open: members, spares, stripe journals, and the copies of
-    /// a cache.
+    /// Names of the devices that the arrays have open: members, spares, stripe journals, and copies
+    /// of a cache.
     pub fn array_devices(&self) -> Vec<String> {
         let cores = self.cores();
         let devices = cores.iter().flat_map(|(core, _)| core.array.devices());
@@ -136,7 +134,7 @@ impl Volume {
         names
     }
 
-    /// Members that somebody has waited for longer than drives take.
+    /// Members with operations pending longer than [`SILENT_MS`].
     pub fn silent_devices(&self) -> Vec<String> {
         let cores = self.cores();
         let arrays = cores.iter().map(|(core, _)| core.array.status());
@@ -150,8 +148,7 @@ impl Volume {
         told.collect()
     }
 
-    /// Makes a device a spare of a core. It takes the place of the next member that is lost, or of
-    /// one that is.
+    /// Makes a device a hot spare of a core. It replaces a lost member, or the next one.
     ///
     /// # Errors
     /// Where the device cannot be a member; it is then as it was, unless it failed itself.
@@ -167,8 +164,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives the role of a member to a spare: to `with`, which becomes one, or to one that stands
-    /// by. The member keeps its role until the spare holds everything.
+    /// Replaces a member by a spare: by `with`, which becomes one, or by a hot spare. The member
+    /// stays active until the spare is rebuilt.
     ///
     /// # Errors
     /// Where there is no such member or spare.
@@ -190,12 +187,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Has a member that was out of use come back: what was written without it is written to it.
-    /// Answers how many bytes at most.
+    /// Re-adds a member that was failed or missing: writes that it missed are resynced. Returns how
+    /// many bytes at most.
     ///
     /// # Errors
-    /// Where it has no role to come back to, or may hold or lack what nobody knows of. It is then
-    /// as it was, unless it failed itself.
+    /// Where its role is taken, or its missed writes are unknown. It is then unchanged, unless it
+    /// failed itself.
     pub async fn re_add_member(
         &self,
         core: Option<&str>,
@@ -214,7 +211,7 @@ impl Volume {
         Ok(rows * u64::from(core.array.layout().strip_bytes()))
     }
 
-    /// Takes a member out of use.
+    /// Fails a member.
     ///
     /// # Errors
     /// Where there is no such member, or the array would not survive that.
@@ -229,10 +226,10 @@ impl Volume {
         Ok(core.array.fail(role).await?)
     }
 
-    /// Lets go of a spare, or of a member that is out of use.
+    /// Removes a spare, or a failed or missing member.
     ///
     /// # Errors
-    /// Where the device has a role, or is none of ours.
+    /// Where the device has a role, or is not of this volume.
     pub async fn remove_member(
         &self,
         core: Option<&str>,
@@ -280,10 +277,10 @@ impl Volume {
         self.lists_of(core, |lists| lists.forget(device, &self.kept));
     }
 
-    /// Looks at every stripe of a core's array from now on, beside the requests.
+    /// Starts a scrub of a core's array in the background.
     ///
     /// # Errors
-    /// Where there is no such core, or nothing that its data could be compared with.
+    /// Where there is no such core, or it has no redundancy.
     pub fn scrub_array(&self, core: Option<&str>) -> Result<(), ChangeMembersError> {
         let core = self.core(core)?;
         let array = &core.array;
@@ -294,7 +291,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Stops the work on a core's array beside the requests, or lets it go on.
+    /// Pauses background work on a core's array, or resumes it.
     ///
     /// # Errors
     /// Where there is no such core.
@@ -307,10 +304,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Says how fast that work may go.
+    /// Sets the rate of that work.
     ///
     /// # Errors
-    /// Where there is no such core, or the ceiling is below the floor.
+    /// Where there is no such core, or the maximum is below the minimum.
     pub fn set_background_rate(
         &self,
         core: Option<&str>,
@@ -324,7 +321,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Has the description follow what the work beside the requests does.
+    /// Updates the description after background work.
     pub(crate) fn follow_exchanges(&self) {
         for (core, _) in self.cores().iter() {
             let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
@@ -371,7 +368,7 @@ impl Volume {
         Ok(new.uuid)
     }
 
-    /// A copy of the cache has no marks that say what it lacks: it is given everything.
+    /// A copy of the cache has no bitmap of missed writes: all of it is resynced.
     async fn return_copy(
         &self,
         core: &Core,
@@ -391,7 +388,7 @@ impl Volume {
         Ok(core.array.layout().array_bytes())
     }
 
-    /// Devices that were spares are listed as members.
+    /// Lists spares that became members as such.
     pub(crate) fn members_have_joined(&self, core: &Core) {
         let status = core.array.status();
         self.lists_of(core, |mut lists| lists.follow(&status, None, &self.kept));
@@ -476,7 +473,7 @@ impl Volume {
     }
 }
 
-/// Refuses a device that is not empty; of one that was a member of this array once, it says so.
+/// Refuses a device that is not empty; the error tells a former member of this array.
 pub(crate) async fn refuse_what_is_on(
     core: &Core,
     device: &dyn BlockDevice,
@@ -506,7 +503,7 @@ impl Lists<'_> {
         self.word_of(device, kept).is_some()
     }
 
-    /// What is listed of that device.
+    /// The listed name of that device.
     fn word_of(&self, device: &str, kept: &Kept) -> Option<String> {
         let mut words = self.spares.iter().chain(&*self.members);
         words.find(|word| kept.name_of(word) == device).cloned()
@@ -517,8 +514,8 @@ impl Lists<'_> {
         self.spares.retain(|word| kept.name_of(word) != device);
     }
 
-    /// A spare has taken a role; `old` had it, where somebody had. Devices that were lost before
-    /// are listed until every role has a member.
+    /// A spare has replaced `old`, where there was one. Devices that were lost before stay listed
+    /// until every role has a member.
     fn follow(&mut self, status: &ArrayStatus, old: Option<&str>, kept: &Kept) {
         let active = |word: &String| {
             let (name, mut members) = (kept.name_of(word), status.members.iter());

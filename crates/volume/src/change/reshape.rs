@@ -1,17 +1,16 @@
-//! Giving an array of a volume more members while it is served, or a RAID 1 fewer copies.
+//! Reshape of an array of an open volume to more members, or of a RAID 1 to fewer copies.
 //!
-//! 1. what speaks against it is looked for, and nothing written; 2. requests are held for a moment,
-//!    and with them what caches ask of the array; 3. it begins to grow, which changes nothing yet,
-//!    and is put together again, as one that grows; 4. its data moves beside the requests
-//!    (`background`); 5. as soon as all has moved the volume has its new size: those above follow,
-//!    from below upwards.
+//! 1. the change is checked, without a write; 2. requests are quiesced, and those of caches to the
+//!    array as well; 3. the reshape begins, which moves nothing yet, and the array is reassembled
+//!    for it; 4. its data moves in the background (`background`); 5. once all has moved the volume
+//!    has its new size: the layers above follow, from the lowest upwards.
 //!
 //! **Invariants**
-//! - A cache stays in front of it, with all that it holds, for no address changes: neither of a
-//!   block on the core, nor of the slice that it belongs to.
-//! - The array is stopped in order for a moment, which records that no parity is torn: a block that
-//!   came back from an unclean stop and may say otherwise has been cleaned before.
-//! - Nobody is told of room before what lies below has it.
+//! - A cache stays attached, with its contents, for no address changes: neither of a block on the
+//!   core, nor of the slice that it belongs to.
+//! - The array is shut down cleanly in between, which records that no parity is torn: blocks
+//!   replayed after an unclean shutdown have been cleaned before.
+//! - No layer grows before the layer below it has.
 
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores, Places, Shape};
@@ -31,35 +30,35 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// What an array is to grow by.
+/// A device to add in a reshape.
 pub enum GrowBy {
-    /// A spare that stands by, by the name of its device.
+    /// A hot spare, by the name of its device.
     Spare(String),
     New(NewMember),
 }
 
-/// The devices to grow by.
+/// The devices to add.
 struct Additions {
     additions: Vec<Addition>,
-    /// What the description is to call those that are new.
+    /// Names of the new ones in the description.
     words: Vec<Option<String>>,
-    /// What is on these may not be lost.
+    /// Their contents must not be lost.
     to_look_at: Vec<Rc<dyn BlockDevice>>,
 }
 
-/// A copy of a RAID 1 that is to be given up.
+/// A copy of a RAID 1 to be removed.
 pub struct LeavingCopy {
     pub copy: WhichCopy,
-    /// Where it can be opened and the array does not have it: its label says which copy it is.
+    /// Where it can be opened and the array does not have it: its label identifies the copy.
     pub device: Option<Rc<dyn BlockDevice>>,
 }
 
 /// Where there is a cache.
 type MaybeCached = Rc<RefCell<Option<Rc<Cached>>>>;
 
-/// Those who have more room when an array has.
+/// The layers that grow when an array has.
 pub(crate) struct Followers {
-    /// Held by the cores' own work.
+    /// Held by the cores' background work.
     cores: Weak<RefCell<Rc<Cores>>>,
     /// From below upwards.
     caches: [MaybeCached; 2],
@@ -67,24 +66,23 @@ pub(crate) struct Followers {
 }
 
 impl Volume {
-    /// Whether a device stands by for an array as a spare.
+    /// Whether a device is a hot spare of an array.
     pub fn is_spare(&self, core: Option<&str>, device: &str) -> bool {
         self.core(core).is_ok_and(|core| core.array.spare_on(device).is_some())
     }
 
-    /// Whether the array of a core has a device, whatever for.
+    /// Whether the array of a core has a device, in any role.
     pub fn has_device(&self, core: Option<&str>, device: &str) -> bool {
         let is_it = |it: &Rc<dyn BlockDevice>| it.name().as_str() == device;
         self.core(core).is_ok_and(|core| core.array.devices().iter().any(is_it))
     }
 
-    /// Gives the array of a core more members, under load. Its data moves from now on, beside the
-    /// requests, and when all has, the volume has its new size.
+    /// Reshapes the array of a core to more members, under load. Its data moves in the background
+    /// from now on, and once all has, the volume has its new size.
     ///
     /// # Errors
-    /// What speaks against it; the array is then as it was, but for new devices, which may be
-    /// spares. Where it could not be put together again, the volume serves that core no more until
-    /// it is opened the next time.
+    /// Refusals leave the array as it was, but new devices may be spares. Where it could not be
+    /// reassembled, the volume does not serve that core until it is opened again.
     pub async fn grow_array(
         &self,
         core: Option<&str>,
@@ -106,7 +104,7 @@ impl Volume {
             }
         }
         joined?;
-        // A kill from here on must find the new devices listed.
+        // After a kill from here on the new devices must be listed.
         self.kept.tell(&self.description()).await;
         self.clean_replayed().await?;
         let cores = self.cores();
@@ -115,7 +113,7 @@ impl Volume {
         self.put_together_again(&quiesced, &core, None, pool).await
     }
 
-    /// Has everything cleaned where an unclean stop left blocks whose parity is doubted.
+    /// Cleans everything where an unclean shutdown left blocks with suspect parity.
     pub(crate) async fn clean_replayed(&self) -> Result<(), CleanAllError> {
         for cached in self.caches().filter(|cached| cached.replayed_blocks() > 0) {
             cached.clean_all().await?;
@@ -123,13 +121,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives up a copy of a core that is a RAID 1, under load. Its device is free then. Given once
-    /// more it ends what a cut has left: a device that the array does not know any more is erased.
+    /// Removes a copy of a RAID 1, under load. Its device is free then. Repeated after a power cut it
+    /// completes the removal: the label of a device that the array does not know is erased.
     ///
     /// # Errors
-    /// What speaks against it; the array is then as it was, but for the copy, which may be out of
-    /// use. Where it could not be put together again, the volume serves that core no more until it
-    /// is opened the next time.
+    /// Refusals leave the array as it was, but the copy may be failed. Where it could not be
+    /// reassembled, the volume does not serve that core until it is opened again.
     pub async fn drop_copy(
         &self,
         core: Option<&str>,
@@ -188,8 +185,8 @@ impl Volume {
         }
     }
 
-    /// Lists a device no more, and erases its label. A start refuses one that is listed and has
-    /// none, so the list comes first.
+    /// Removes a device from the description, and erases its label. A start refuses one that is
+    /// listed without a label, so the description comes first.
     async fn let_go(&self, core: &Core, copy: &WhichCopy, device: Option<Rc<dyn BlockDevice>>) {
         if let WhichCopy::On(name) = copy {
             self.forget_device(core, name);
@@ -203,11 +200,10 @@ impl Volume {
         }
     }
 
-    /// Whether nothing is left of what an unclean stop brought into doubt, so that the array may be
-    /// stopped in order.
+    /// Whether no parity is suspect after an unclean shutdown, so that a clean shutdown is allowed.
     ///
     /// # Errors
-    /// Where something is.
+    /// Where some is.
     pub(crate) fn check_cleaned(&self) -> Result<(), ChangeMembersError> {
         match self.caches().any(|cached| cached.replayed_blocks() > 0) {
             true => Err(ChangeMembersError::Replayed { volume: self.description().name }),
@@ -215,10 +211,10 @@ impl Volume {
         }
     }
 
-    /// Whether an array may be put together again whose size stays.
+    /// Whether an array of unchanged size may be reassembled.
     ///
     /// # Errors
-    /// Where caches know it by its address among others.
+    /// Where caches depend on its address among several cores.
     pub(crate) fn check_put_together(&self) -> Result<(), ChangeMembersError> {
         match self.cores().is_single() || self.caches().next().is_none() {
             true => Ok(()),
@@ -234,7 +230,7 @@ impl Volume {
         self.check_cleaned()?;
         for Addition { device, .. } in additions {
             let device = device.name();
-            // One that was a spare and failed is not made one again while requests are held.
+            // A spare that failed is not added again while requests are quiesced.
             if core.array.spare_on(device.as_str()).is_none() {
                 return Err(GrowError::from(DeviceError::new(device, Cause::Gone)).into());
             }
@@ -266,7 +262,7 @@ impl Volume {
         Ok(Additions { additions, words, to_look_at })
     }
 
-    /// Whether the array may grow, and can lie among the other cores when it has.
+    /// Whether the array may be reshaped, and has addresses among the other cores afterwards.
     fn consider_reshape(
         &self,
         core: &Core,
@@ -286,7 +282,7 @@ impl Volume {
         }
     }
 
-    /// A cache knows blocks by their addresses, and each slice those of its own.
+    /// A cache maps blocks by their addresses, and each slice those of its own.
     fn check_addresses_stay(&self, grown: &Places) -> Result<(), ChangeMembersError> {
         let volume = || self.description().name;
         let (slicing, bytes) = (self.dispatcher.slicing(), grown.end());
@@ -340,7 +336,7 @@ impl Volume {
         }
     }
 
-    /// Has the volume have its new size as soon as an array has grown.
+    /// Gives the volume its new size once an array has been reshaped.
     pub(crate) fn follow_reshape(&self) {
         for (core, _) in self.cores().iter() {
             let followers = self.followers();
@@ -349,8 +345,8 @@ impl Volume {
     }
 }
 
-/// The copy that is meant: a device that was away when the array was put together is known by its
-/// label alone.
+/// The copy meant: a device that was missing when the array was assembled is identified by its
+/// label.
 fn known_copy(array: &Array, copy: &WhichCopy, labelled: Option<Uuid>) -> WhichCopy {
     let is_named = matches!(copy, WhichCopy::On(name) if array.role_on(name).is_some());
     let by_label = labelled.filter(|member| !is_named && array.is_out_of_use(*member));
@@ -358,14 +354,14 @@ fn known_copy(array: &Array, copy: &WhichCopy, labelled: Option<Uuid>) -> WhichC
 }
 
 impl Followers {
-    /// Gives them the room that there is. Nothing waits in here, so that nobody sees half of it.
+    /// Grows them. Nothing awaits in here, so that no request sees half of it.
     pub fn follow(&self) {
         let Some(cell) = self.cores.upgrade() else { return };
         let mut cores = Rc::clone(&cell.borrow());
         let caches: Vec<_> = self.caches.iter().filter_map(|it| it.borrow().clone()).collect();
         if !cores.lie_in_their_size() {
             if !caches.is_empty() && !cores.is_single() {
-                // The others may have to move, which waits until no cache knows where they lie.
+                // The others may have to move, which waits until no cache maps their addresses.
                 return;
             }
             cores = Rc::new(cores.in_their_size());

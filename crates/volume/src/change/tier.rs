@@ -1,10 +1,10 @@
-//! A cache in memory in front of all else that a volume has: the tier above its cache.
+//! The tier: a cache in memory in front of all other layers of a volume.
 //!
 //! It is the same cache with the slices below as its core, and a mode of its own. It begins empty
-//! with every open, and whenever what lies below it is exchanged.
+//! with every open, and whenever the layer below it is exchanged.
 //!
-//! **Invariant**: nothing that a flush has promised is in the tier alone: a flush cleans it down
-//! to what lies below, and flushes that.
+//! **Invariant**: no flushed data is in the tier alone: a flush cleans it to the layer below, and
+//! flushes that.
 
 use crate::assembly::cached::Cached;
 use crate::assembly::create::{CoreFacts, cache_options};
@@ -21,11 +21,11 @@ use std::rc::Rc;
 #[derive(Debug, thiserror::Error)]
 pub enum TierError {
     #[error(
-        "{device} keeps its contents without power, and a tier begins empty: use memory (ram:SIZE) as \
-         a tier, or {device} as the cache"
+        "{device} is non-volatile, and a tier starts empty: use memory (ram:SIZE) as a tier, or \
+         {device} as the cache"
     )]
     Lasts { device: DeviceName },
-    #[error("what lies below the tier cannot be flushed: {0}")]
+    #[error("the layer below the tier cannot be flushed: {0}")]
     Below(#[from] DeviceError),
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -36,7 +36,7 @@ impl Volume {
         self.tier.borrow().clone()
     }
 
-    /// Puts a cache in memory in front of the volume, under load; what the device held is lost.
+    /// Attaches a tier, under load; the contents of the device are lost.
     ///
     /// # Errors
     /// Why not; the volume goes on without one.
@@ -59,7 +59,7 @@ impl Volume {
         Ok(put?)
     }
 
-    /// Takes the tier away, under load. Where only the description still names one, it ends there.
+    /// Detaches the tier, under load; also one that only the description still names.
     ///
     /// # Errors
     /// Why not; it is used as before.
@@ -74,7 +74,7 @@ impl Volume {
         }
     }
 
-    /// Exchanges what lies below the tier, which is not there meanwhile, and empty afterwards.
+    /// Changes the layer below the tier, which is detached meanwhile, and empty afterwards.
     pub(crate) async fn below_tier<E: From<DetachError> + From<TierError>>(
         &self,
         dirty: Dirty,
@@ -122,13 +122,13 @@ impl Volume {
         CreateOptions {
             line_bytes: described.line.bytes() as u32,
             device_bytes: None,
-            // Nothing that lasts knows of it.
+            // No non-volatile device records it.
             generation: 0,
             ..cache_options(description, description.uuid, &CoreFacts::of(&self.cores()))
         }
     }
 
-    /// Takes the tier out of the way of requests; answers with its device, where there was one.
+    /// Detaches the tier from requests; returns its device, where there was one.
     pub(crate) async fn take_tier(
         &self,
         dirty: Dirty,
@@ -145,7 +145,7 @@ impl Volume {
 }
 
 impl Description {
-    /// The tier's settings, with what the cache's settings say for both.
+    /// The tier's settings, with those of the cache that hold for both.
     pub fn tier_settings(&self, tier: &TierDescription) -> CacheSettings {
         tier.settings.beside(&self.cache_settings())
     }

@@ -1,4 +1,4 @@
-//! The acts of a volume that are under way.
+//! The jobs of a volume in progress.
 
 use super::Volume;
 use crate::assembly::cores::Core;
@@ -7,7 +7,7 @@ use crate::jobs::{Job, JobKind, JobStatus};
 use headpond_block::Runtime;
 
 impl Volume {
-    /// From now on it is told how far the cleaning is of what is dirty now.
+    /// Reports the cleaning of the present dirty data as a job from now on.
     pub(crate) fn begin_cleaning(&self) -> Job<'_> {
         self.cleaning.begin(&self.runtime, self.unwritten_bytes())
     }
@@ -16,7 +16,7 @@ impl Volume {
         self.scrubbing.begin(&self.runtime, self.unread_bytes())
     }
 
-    /// What the array lacks, or may lack after a power cut.
+    /// Not on the array, or not after a power cut.
     fn unwritten_bytes(&self) -> u64 {
         self.caches().map(|cached| cached.dirty_bytes()).sum()
     }
@@ -25,7 +25,7 @@ impl Volume {
         self.cached().map_or(0, |cached| cached.scrub_left_bytes())
     }
 
-    /// From now on it is told how far a cache is whose mode makes no dirty data, where it has some.
+    /// Reports the draining of a cache whose mode makes no dirty data, where it has some.
     pub(crate) fn follow_draining(&self) -> u64 {
         let draining = self.caches().filter(|cached| cached.is_draining());
         let left_bytes = draining.map(|cached| cached.dirty_bytes()).sum();

@@ -1,10 +1,10 @@
-//! What the user should know of how the volume was opened, as long as it holds.
+//! Notes on how the volume was opened, as long as they hold.
 
 use super::Volume;
 use crate::notes::Note;
 
 impl Volume {
-    /// What the user should know of how it was opened, as far as it holds still.
+    /// The notes on how it was opened that still hold.
     pub fn warnings(&self) -> Vec<String> {
         let holds = |note: &&Note| match &note.device {
             Some(device) => self.names(device) && !self.array_devices().contains(device),

@@ -328,10 +328,7 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
         alerts.push(Alert {
             kind: AlertKind::DamagedBlocks,
             cause: format!("{lost} blocks in the {} are damaged", place.words().0),
-            at_risk: Risk::of_bytes(
-                lost * BLOCK_BYTES,
-                "that read as errors until written again",
-            ),
+            at_risk: Risk::of_bytes(lost * BLOCK_BYTES, "that read as errors until written again"),
             action: format!("{}, and write the damaged blocks again", place.scrub()),
         });
     }
@@ -373,10 +370,7 @@ fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
     Alert {
         kind: AlertKind::DirtyUnreadable,
         cause: format!("{blocks} dirty blocks on {device} are unreadable"),
-        at_risk: Risk::of_bytes(
-            blocks * BLOCK_BYTES,
-            "that read as errors until written again",
-        ),
+        at_risk: Risk::of_bytes(blocks * BLOCK_BYTES, "that read as errors until written again"),
         action: match place.is_tier {
             true => format!("write them again, or {discard}"),
             false => format!("{} lists the blocks: write them again, or {discard}", place.scrub()),

@@ -1,4 +1,4 @@
-//! What a volume tells of itself: its state, its counters, what wants the operator.
+//! Status of a volume: its state, its counters, its alerts.
 //!
 //! **Invariant**: nothing here changes anything.
 

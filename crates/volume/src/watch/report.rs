@@ -1,8 +1,8 @@
-//! Everything that a volume counts: first in the four groups that users of Open CAS know from
-//! `casadm --stats`, with its rows, units and percentages; then what those leave open.
+//! All statistics of a volume: first the four groups that users of Open CAS know from
+//! `casadm --stats`, with its rows, units and percentages; then those that it lacks.
 //!
-//! What casadm tells of a cache is here that of all cores together; of each core, what its clients
-//! have asked of it.
+//! The groups that casadm has of a cache cover all cores together; each core has those of its
+//! clients' requests.
 
 mod groups;
 
@@ -34,15 +34,14 @@ pub struct StatsReport {
     pub readahead: ReadaheadStats,
 }
 
-/// What clients have asked of one core, and what its array has done.
+/// Requests of clients to one core, and operations of its array.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoreReport {
     pub id: u16,
     pub name: String,
     #[serde(flatten)]
     pub counts: CoreCounts,
-    /// As the cache counts them, where there is one; nothing of the first core alone but what its
-    /// clients have asked.
+    /// As the cache counts them, where there is one; a single core has only its clients' requests.
     pub usage: Vec<Row>,
     pub requests: Vec<Row>,
     pub blocks: Vec<Row>,
@@ -53,28 +52,28 @@ pub struct CoreReport {
     pub array: PlanCounts,
 }
 
-/// What the cache has done since its counters were last at zero.
+/// Counters of the cache since they were last reset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
-    /// How long that is.
+    /// Time since then.
     pub counted_s: f64,
     pub groups: Groups,
-    /// Class 0, and every class that has a rule or has had requests.
+    /// Class 0, and every class with a rule or with requests.
     pub classes: Vec<ClassReport>,
-    /// Requests past the cache by reason, with their share of all that went past it.
+    /// Requests that bypassed the cache by reason, with their share of all that did.
     pub bypasses: Vec<Row>,
     /// By the way that requests took.
     pub latency: Vec<WayLatency>,
     pub cleaning: CleaningReport,
-    /// Bytes written to the cache device by byte that entered the log, written or read.
+    /// Bytes written to the cache device per byte inserted.
     pub write_amplification: Option<f64>,
-    /// Bytes to and from each device, by what for.
+    /// Bytes to and from each device, by purpose.
     pub traffic: Traffic,
-    /// What each slice has done and holds.
+    /// Counters and contents of each slice.
     pub slices: Vec<SliceStats>,
 }
 
-/// The requests of one class, and what it holds.
+/// Requests and contents of one class.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClassReport {
     pub id: u8,
@@ -87,7 +86,7 @@ pub struct ClassReport {
     pub bypasses: Vec<Row>,
 }
 
-/// What the cleaner has written to the core.
+/// Writes of the cleaner to the core.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CleaningReport {
     pub blocks: u64,
@@ -95,10 +94,10 @@ pub struct CleaningReport {
     pub blocks_per_s_now: f64,
     pub blocks_per_s: f64,
     pub writes: u64,
-    /// Those that fill a stripe of the array.
+    /// Full-stripe writes.
     pub full_stripe_writes: u64,
     pub full_stripe_share: f64,
-    /// Dirty ones, and clean ones that were written along with them.
+    /// Dirty blocks, and clean ones written along with them.
     pub blocks_per_write: f64,
     pub flushes: u64,
     /// Writes of clients that waited for the cleaner.
@@ -148,8 +147,7 @@ impl Volume {
         cores.iter().enumerate().map(report).collect()
     }
 
-    /// Sets everything to zero that counts what has happened, of the cache, the array and of
-    /// reading ahead. What the cache holds is what it was.
+    /// Resets all counters of the cache, the array and readahead. The cache keeps its contents.
     pub fn reset_stats(&self) {
         for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.reset_stats());

@@ -1,4 +1,4 @@
-//! What a volume tells about itself.
+//! The status of a volume.
 
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::Core;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// A picture of a volume at one moment.
+/// A snapshot of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeStatus {
     pub name: String,
@@ -31,7 +31,7 @@ pub struct VolumeStatus {
     /// Whether address distance costs time on the members.
     pub rotational: bool,
     pub slices: u16,
-    /// Where other hosts are told that it is in use here.
+    /// Where its heartbeat tells other hosts that it is in use here.
     pub owner: Option<OwnerStatus>,
     /// Of the first core.
     pub array: ArrayStatus,
@@ -40,66 +40,66 @@ pub struct VolumeStatus {
     /// The cache in memory in front of that.
     pub tier: Option<CacheStatus>,
     pub cache: Option<CacheStatus>,
-    /// Found on its cores, where a rule of the I/O classes asks for metadata.
+    /// Found on its cores, where a rule of the I/O classes requires metadata.
     pub file_systems: Vec<CoreFileSystem>,
     /// Of the process that serves it.
     pub memory: MemoryState,
-    /// What wants the operator, worst first.
+    /// Conditions that need the operator, worst first.
     pub alerts: Vec<Alert>,
-    /// What else the operator should know.
+    /// Further notices for the operator.
     pub warnings: Vec<String>,
-    /// What goes on that takes long, and how far it is.
+    /// Long operations in progress.
     pub jobs: Vec<JobStatus>,
 }
 
 /// One of the arrays that share the cache.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoreStatus {
-    /// What a rule of the I/O classes calls it.
+    /// Its number in rules of the I/O classes.
     pub id: u16,
     pub name: String,
     pub size_bytes: u64,
     pub array: ArrayStatus,
     pub background: BackgroundStatus,
-    /// How a cut in the middle of a write is made good; `None` where there is no parity.
+    /// How the write hole is closed; `None` without parity.
     pub write_hole: Option<String>,
 }
 
-/// What the cache holds, and how it is.
+/// Contents and state of the cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
     pub device: String,
     pub uuid: Uuid,
-    /// The mode makes no dirty data, and what there is from before is on its way to the array.
+    /// The mode makes no dirty data, and earlier dirty data is being cleaned.
     pub draining: bool,
     pub failed: bool,
-    /// The device errs so often that it is in pass-through until a mode is set.
+    /// In pass-through after too many errors, until a mode is set.
     pub in_fallback: bool,
     pub line_bytes: u32,
     /// How much of the device is used.
     pub device_bytes: u64,
     pub capacity_bytes: u64,
     pub dirty_bytes: u64,
-    /// The array has it, and has not flushed it: lost with the cache and the power.
+    /// Written to the array and not flushed there: lost if cache and power fail.
     pub unflushed_bytes: u64,
-    /// What may be dirty at most.
+    /// The dirty limit.
     pub dirty_bytes_max: u64,
     pub clean_bytes: u64,
     pub dirty_ratio: f64,
     pub lost_blocks: u64,
-    /// The array lacks them, and the device could not give them when it was last asked.
+    /// Dirty, and unreadable when they were last read.
     pub unreadable_blocks: u64,
-    /// Replayed after an unclean stop and not yet cleaned: what a member that fails before they are
-    /// holds beside them cannot be read then.
+    /// Replayed after an unclean shutdown and not yet cleaned: a member that fails before that
+    /// cannot be reconstructed in their stripes.
     pub replayed_blocks: u64,
-    /// By slice: which policy is in use, and where one is chosen, why.
+    /// By slice: the policy in use, and where it was chosen, why.
     pub evictions: Vec<EvictionStats>,
     /// With cleaning in the order of the flushes: how far the array is behind.
     pub order: Option<OrderStats>,
-    /// By slice: which share goes to the array because that answers sooner, and by which times.
+    /// By slice: the share sent to the array because it is faster, and the latencies.
     pub bypasses: Vec<BypassReport>,
     pub lost_on_power: bool,
-    /// Of the device; flushes that failed are among the writes.
+    /// Of the device; failed flushes count as writes.
     pub errors: DeviceErrors,
     /// Its copies, where it has several.
     pub mirror: Option<MirrorStatus>,
@@ -110,13 +110,13 @@ pub struct CacheStatus {
 pub struct MirrorStatus {
     pub array: ArrayStatus,
     pub background: BackgroundStatus,
-    /// What would be lost with one more device.
+    /// Lost if one more device fails.
     pub at_risk_bytes: u64,
-    /// Devices that were given what another copy had right.
+    /// Devices that were repaired from another copy.
     pub repaired: Vec<RepairedDevice>,
 }
 
-/// What a volume has done since it was opened, or its counters were reset.
+/// Counters of a volume since it was opened, or since they were reset.
 #[derive(Clone, Debug)]
 pub struct VolumeStats {
     pub slices: Vec<SliceStats>,
@@ -236,7 +236,7 @@ impl Volume {
 }
 
 impl CacheStatus {
-    /// What the array lacks, or may lack after a power cut.
+    /// Not on the array, or not after a power cut.
     pub fn unsafe_bytes(&self) -> u64 {
         self.dirty_bytes + self.unflushed_bytes
     }
@@ -317,15 +317,15 @@ impl Core {
         }
     }
 
-    /// What is wrong with the array; of a further core with its name.
+    /// Warnings about the array; of a further core with its name.
     fn warnings(&self, volume: &str) -> Vec<String> {
         let array = self.array.status();
         let state = match array.state {
             ArrayState::Healthy => None,
             ArrayState::Degraded => self.degraded(volume, &array),
             ArrayState::Failed => Some(
-                "the array has lost more members than it can replace: writes are refused; bring them \
-                 back"
+                "the array has failed: more members are missing than its redundancy covers, writes are \
+                 refused; reconnect them"
                     .into(),
             ),
         };
@@ -339,16 +339,16 @@ impl Core {
         told.map(named).collect()
     }
 
-    /// What to do about lost members: nothing, where a spare is on its way.
+    /// The action for lost members: none while a spare is being rebuilt.
     fn degraded(&self, volume: &str, array: &ArrayStatus) -> Option<String> {
         let mut lost = array.members.iter().filter(|member| member.state != RoleState::Active);
         if lost.all(|member| member.filling.is_some()) {
-            return Some("the array is degraded; a spare is taking the lost member's place".into());
+            return Some("the array is degraded; a spare is being rebuilt".into());
         }
         let place = self.place(volume);
         Some(format!(
-            "the array is degraded: `headpond array add-spare {place} DEVICE` replaces a lost member, \
-             `headpond array re-add {place} DEVICE` takes one back that was away"
+            "the array is degraded: `headpond array add-spare {place} DEVICE` replaces a member, \
+             `headpond array re-add {place} DEVICE` re-adds one that was missing"
         ))
     }
 
@@ -363,26 +363,26 @@ impl Core {
     fn scrub_warning(&self, array: &ArrayStatus) -> Option<String> {
         let (scrub, place) = (&array.scrub, array.scrub.findings.first()?);
         Some(format!(
-            "the scrub found {} sectors that do not fit and {} stripes that cannot be read, the first \
-             at byte {}: nobody can say what is right there; write it again from a copy",
+            "the scrub found {} inconsistent sectors and {} unreadable stripes, the first at byte {}: \
+             which data is correct is unknown; restore it from a backup",
             scrub.unexplained_sectors, scrub.unreadable_stripes, place.stripe_start
         ))
     }
 
-    /// What a member's failure would cost while the parity has not been computed.
+    /// The risk of a member failure before the initial sync is complete.
     fn parity_warning(&self, array: &ArrayStatus) -> Option<String> {
-        const RISK: &str = "until then, a member that fails takes data with it";
+        const RISK: &str = "until then, a member failure loses data";
         if array.parity_initialised {
             return None;
         }
         if let Some(error) = self.background.parity_failure() {
-            return Some(format!("the parity could not be computed: {error}; {RISK}"));
+            return Some(format!("the initial sync failed: {error}; {RISK}"));
         }
         let Some(progress) = array.initialising else {
-            return Some(format!("the parity is computed while all members are in use; {RISK}"));
+            return Some(format!("the initial sync waits for all members to be active; {RISK}"));
         };
         let percent = progress.stripes_done * 100 / progress.stripes.max(1);
-        Some(format!("the parity is being computed for the first time, {percent} % done; {RISK}"))
+        Some(format!("initial sync of the parity, {percent} % done; {RISK}"))
     }
 }
 
@@ -393,13 +393,15 @@ fn write_hole(array: &ArrayStatus) -> Option<String> {
     }
     let healthy = match array.intent_bitmap {
         true => "closed while healthy (intent bitmap)",
-        false => "closed while healthy (all parity is made anew)",
+        false => "closed while healthy (resync of all parity)",
     };
     let Some(journal) = &array.journal else {
-        return Some(format!("{healthy}; degraded: refuses to start after an unclean stop"));
+        return Some(format!("{healthy}; degraded: refuses to start after an unclean shutdown"));
     };
     Some(match (&journal.device, journal.when) {
-        (None, _) => format!("{healthy}; degraded: writes are refused, the stripe journal is lost"),
+        (None, _) => format!(
+            "{healthy}; degraded: writes are refused, the stripe journal failed or is missing"
+        ),
         (Some(device), JournalWhen::Degraded) => {
             format!("{healthy}; degraded: closed by the stripe journal on {device}")
         }
@@ -409,12 +411,14 @@ fn write_hole(array: &ArrayStatus) -> Option<String> {
     })
 }
 
-/// Why work on an array does not go on, and what has it go on.
+/// Why background work on an array is stopped, and the command that resumes it.
 fn resting(place: &str, background: &BackgroundStatus) -> Option<String> {
     let resume = format!("`headpond array resume {place}`");
     match (&background.failure, background.paused) {
-        (Some(failure), _) => Some(format!("{failure}; {resume} tries again")),
-        (None, true) => Some(format!("work on the array is paused: {resume} has it go on")),
+        (Some(failure), _) => Some(format!("{failure}; {resume} retries")),
+        (None, true) => {
+            Some(format!("background work on the array is paused: {resume} resumes it"))
+        }
         (None, false) => None,
     }
 }
@@ -428,13 +432,13 @@ fn warnings_of_caches(
     let described = description.tier.as_ref().filter(|_| tier.is_some());
     if described.is_some_and(|tier| tier.settings.mode.is_write_back()) {
         warnings
-            .push("what is dirty in the tier is lost with the power, until it is flushed".into());
+            .push("dirty data in the tier is lost in a power failure, until it is flushed".into());
     }
     let Some(cache) = cache else { return warnings };
     let described = description.cache.as_ref();
     let is_write_back = described.is_some_and(|cache| cache.settings.mode.is_write_back());
     if cache.lost_on_power && is_write_back {
-        warnings.push("the cache is lost with the power, and with it what is dirty".into());
+        warnings.push("the cache is volatile: a power failure loses its dirty data".into());
     } else if let Some(mirror) = &cache.mirror {
         warnings.extend(warning_of_copies(&description.name, mirror));
     } else if cache.dirty_bytes > 0 {
@@ -444,20 +448,20 @@ fn warnings_of_caches(
         );
     }
     if cache.order.is_some() && cache.evictions.len() > 1 {
-        let told = "cleaning=ordered keeps the order of each slice, and not of all: without its cache \
-                    the array is no consistent past";
-        warnings.push(told.into());
+        let warning = "cleaning=ordered keeps the order within each slice, not across slices: without its \
+                       cache the array is not a consistent past state";
+        warnings.push(warning.into());
     }
     warnings
 }
 
-/// What is wrong with the copies of a cache, and the way out.
+/// Warning about the copies of a cache, with the action.
 fn warning_of_copies(volume: &str, mirror: &MirrorStatus) -> Option<String> {
     let lost = mirror.array.members.iter().filter(|member| member.state != RoleState::Active);
     let lost: Vec<_> = lost.collect();
     let risk = match mirror.at_risk_bytes {
         0 => "",
-        _ => "; until then the death of the last one would lose its dirty data",
+        _ => "; until then losing the last copy loses the dirty data",
     };
     if lost.is_empty() {
         return None;
@@ -466,19 +470,19 @@ fn warning_of_copies(volume: &str, mirror: &MirrorStatus) -> Option<String> {
     if unfilled <= mirror.array.spares.len() {
         return Some(match (&mirror.background.failure, mirror.background.paused) {
             (Some(failure), _) => format!(
-                "a copy of the cache could not be given what it lacks ({failure}): `headpond array \
-                 resume {volume} --cache` tries again{risk}"
+                "the resync of a copy of the cache failed ({failure}): `headpond array resume {volume} \
+                 --cache` retries{risk}"
             ),
             (None, true) => format!(
-                "a copy of the cache is to be given what it lacks, and that is paused: `headpond \
-                 array resume {volume} --cache` has it go on{risk}"
+                "the resync of a copy of the cache is paused: `headpond array resume {volume} --cache` \
+                 resumes it{risk}"
             ),
-            (None, false) => format!("a copy of the cache is being given what it lacks{risk}"),
+            (None, false) => format!("a copy of the cache is being resynced{risk}"),
         });
     }
     Some(format!(
-        "the cache has lost a copy: `headpond array add-spare {volume} DEVICE --cache` makes another, \
-         `headpond array re-add {volume} DEVICE --cache` takes one back that was away{risk}"
+        "the cache has lost a copy: `headpond array add-spare {volume} DEVICE --cache` adds another, \
+         `headpond array re-add {volume} DEVICE --cache` re-adds one that was missing{risk}"
     ))
 }
 
@@ -487,15 +491,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_rests_says_why_and_what_has_it_go_on() {
+    fn stopped_background_work_names_its_cause_and_how_to_resume() {
         let told = |failure: Option<&str>, paused| {
             let failure = failure.map(str::to_owned);
             resting("hv0", &BackgroundStatus { paused, failure, ..BackgroundStatus::default() })
         };
         assert_eq!(told(None, false), None);
-        let paused = "work on the array is paused: `headpond array resume hv0` has it go on";
+        let paused =
+            "background work on the array is paused: `headpond array resume hv0` resumes it";
         assert_eq!(told(None, true).as_deref(), Some(paused));
-        let failed = told(Some("role 3 could not be filled: sdk: gone"), false).unwrap();
-        assert!(failed.ends_with("sdk: gone; `headpond array resume hv0` tries again"), "{failed}");
+        let failed = told(Some("the rebuild of role 3 failed: sdk: gone"), false).unwrap();
+        assert!(failed.ends_with("sdk: gone; `headpond array resume hv0` retries"), "{failed}");
     }
 }

@@ -113,7 +113,7 @@ impl CacheSettings {
         let changed = change.changed(self)?;
         let is_named = change.concerns("classes") && changed.classes.file().is_some();
         let reason = "it is none, lustre, only:RULE, past:RULE, keep:RULE, or the text of a file of classes, \
-             which whoever asks reads";
+             which the client reads";
         match is_named {
             true => Err(change.refusal(reason.to_owned())),
             false => Ok(changed),
@@ -444,7 +444,7 @@ mod tests {
             (
                 "colour=red",
                 "there are: bypass, checkpoint, checksums, classes, cleaning, client-memory, discard, eviction, \
-                 fallback, member-timeout-ms, member-timeouts-max, member-read-timeout-ms, merge-max, merge-wait-us, \
+                 fallback, member-read-timeout-ms, member-timeout-ms, member-timeouts-max, merge-max, merge-wait-us, \
                  mode, preset, promotion, readahead, seq-cutoff, tier",
             ),
             ("line=64K", "cache replace NAME DEVICE --line"),
