@@ -149,7 +149,7 @@ impl BackgroundWork {
         self.begin();
     }
 
-    /// Rests where that of the array before rested, and scrubs where that was to.
+    /// Takes over pause and scrub of the work on the array before.
     pub fn go_on_from(&self, before: &BackgroundWork) {
         self.shared.is_paused.set(before.shared.is_paused.get());
         let is_wanted = self.shared.is_scrub_wanted.get() || before.shared.is_scrub_wanted.get();
@@ -181,14 +181,14 @@ impl BackgroundWork {
         assert!(!has_failed, "{under_way:?} has failed, and goes on");
     }
 
-    /// Stops the work after its present step, or lets it go on, also where it had failed.
+    /// Pauses the work after its present step, or resumes it, also after a failure.
     pub fn pause(&self, is_paused: bool) {
         self.shared.is_paused.set(is_paused);
         self.shared.failures.take();
         self.shared.wake.notify_all();
     }
 
-    /// Looks whether there is something to do; what had failed may be possible now.
+    /// Checks for work; failed work is retried.
     pub fn wake(&self) {
         self.shared.failures.take();
         self.shared.wake.notify_all();
@@ -202,7 +202,7 @@ impl BackgroundWork {
         self.shared.pace.get()
     }
 
-    /// Looks at every stripe as soon as nothing is more urgent.
+    /// Scrubs every stripe once nothing is more urgent.
     pub fn scrub(&self) {
         self.shared.is_scrub_wanted.set(true);
         self.shared.failures.take();
@@ -220,7 +220,7 @@ impl BackgroundWork {
         }
     }
 
-    /// How far the present piece of work is.
+    /// Progress of the present work.
     pub fn job(&self, runtime: &Runtime) -> Option<JobStatus> {
         let UnderWay { work, since, done_bytes } = self.shared.under_way.get()?;
         let (done, total) = self.shared.progress(work);
@@ -230,7 +230,7 @@ impl BackgroundWork {
         Some(JobStatus { left_s, ..job })
     }
 
-    /// Why parity that was never computed cannot be.
+    /// Why the initial sync failed.
     pub fn parity_failure(&self) -> Option<String> {
         let failures = self.shared.failures.borrow();
         let (_, error) = failures.iter().find(|(work, _)| *work == Work::Parity)?;
@@ -252,12 +252,12 @@ impl Work {
     fn failure(self, error: &DeviceError) -> String {
         match self {
             Self::StandIn { role } => {
-                format!("spare space could not be given what role {role} held: {error}")
+                format!("the rebuild of role {role} onto spare space failed: {error}")
             }
-            Self::Rebuild { role } => format!("role {role} could not be filled: {error}"),
-            Self::Parity => format!("the parity could not be computed: {error}"),
+            Self::Rebuild { role } => format!("the rebuild of role {role} failed: {error}"),
+            Self::Parity => format!("the initial sync failed: {error}"),
             Self::Scrub => format!("the scrub ended early: {error}"),
-            Self::Reshape => format!("the data could not all be moved to more members: {error}"),
+            Self::Reshape => format!("the reshape failed: {error}"),
         }
     }
 }
@@ -284,7 +284,7 @@ impl Shared {
         }
         self.assign().await;
         let is_healthy = self.array.state() == ArrayState::Healthy;
-        // What a lost member held cannot be told from parity that was never computed.
+        // A lost member cannot be reconstructed before the initial sync.
         let needs_parity = is_healthy && !self.array.is_parity_initialised();
         let parity = needs_parity.then_some(Work::Parity);
         let scrub = self.is_scrub_wanted.get().then_some(Work::Scrub);
@@ -310,8 +310,8 @@ impl Shared {
         self.failures.borrow().iter().any(|(failed, _)| *failed == work)
     }
 
-    /// Has spare space stand in for a role that nobody has, or gives it to a spare that stands by.
-    /// Spare space comes first: all members fill it, and then the device as well.
+    /// Assigns spare space to a vacant role, or a hot spare. Spare space comes first: all members
+    /// rebuild it, and then the device as well.
     async fn assign(&self) {
         while let Ok(Some(_)) = self.array.lend_slot().await {}
         if self.stand_in_to_do().is_some() {
@@ -375,7 +375,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits as the pace asks, after each step of a work, and says whether that may go on.
+    /// Throttles after each step of a work, and returns whether it may continue.
     fn breathe(&self, work: Work) -> impl AsyncFnMut() -> bool + '_ {
         let (mut begun, mut before) = (self.runtime.now(), self.array.requests());
         let mut done = self.progress(work).0;
@@ -409,13 +409,13 @@ impl Shared {
             while self.goes_on(work) && self.runtime.now() < until {
                 self.runtime.sleep_until(until.min(self.runtime.now() + LOOK_EVERY)).await;
             }
-            // What is asked in a rest has been waited for by now.
+            // Requests of a pause have completed by now.
             (begun, before) = (self.runtime.now(), requests);
             self.goes_on(work)
         }
     }
 
-    /// Hears how long requests take beside the work.
+    /// Records the latency of requests during the work.
     fn ear(&self, throttle: &Rc<Throttle>) -> headpond_raid::OnAnswer {
         let (throttle, runtime) = (Rc::clone(throttle), self.runtime.clone());
         Rc::new(move |begun| throttle.note(begun, runtime.now()))
@@ -440,7 +440,7 @@ impl Shared {
         (!is_stand_in && can_stand_in) || (!is_stand_in && !is_rebuild && can_rebuild)
     }
 
-    /// Bytes done of how many: of each member for a rebuild and while it grows, else of the array.
+    /// Bytes done of how many: of each member for a rebuild and a reshape, else of the array.
     fn progress(&self, work: Work) -> (u64, u64) {
         let (array, layout) = (&self.array, self.array.layout());
         let strip_bytes = u64::from(layout.strip_bytes());

@@ -32,7 +32,7 @@ use headpond_raid::OwnerStopped;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// An open volume: serves requests, changes its settings, tells its state.
+/// An open volume: serves requests, changes its settings, reports its state.
 pub struct Volume {
     pub(crate) description: Rc<RefCell<Description>>,
     pub(crate) kept: Rc<Kept>,
@@ -45,7 +45,7 @@ pub struct Volume {
     pub(crate) dispatcher: Rc<RequestDispatcher>,
     /// Settings and devices are changed one at a time,
     changing: Busy,
-    /// Flushes of all that is dirty, for commands that change nothing.
+    /// Flushes of all dirty data, for commands that change nothing.
     flushing: Busy,
     /// and no more once the volume is stopped.
     is_stopped: Cell<bool>,
@@ -61,17 +61,19 @@ pub struct Volume {
 #[derive(Debug, thiserror::Error)]
 pub enum BusyError {
     #[error(
-        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait for it"
+        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait until it completes"
     )]
     Changing { volume: String },
-    #[error("{volume} is being stopped: start it again, and then change it")]
+    #[error("{volume} is being stopped: change it after the next start")]
     Stopped { volume: String },
 }
 
 /// Why settings were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    #[error("{volume} has no cache: only what is of the array can be set, such as merge-wait-us")]
+    #[error(
+        "{volume} has no cache: only settings of the array can be changed, such as merge-wait-us"
+    )]
     NoCache { volume: String },
     #[error("{volume} has no tier: there is nothing to set")]
     NoTier { volume: String },
@@ -100,8 +102,8 @@ pub enum ScrubCacheError {
     #[error("{volume} has no cache: there is nothing to scrub")]
     NoCache { volume: String },
     #[error(
-        "a copy of the cache of {volume} is being given what it lacks, which reads everything \
-         already: wait for that, `headpond status {volume}` says how far it is"
+        "a copy of the cache of {volume} is being resynced, which reads everything already: wait until \
+         it completes, `headpond status {volume}` shows its progress"
     )]
     CatchingUp { volume: String },
     #[error(transparent)]
@@ -115,7 +117,7 @@ impl ScrubCacheError {
     }
 }
 
-/// Why not everything is at the core.
+/// Why dirty data is left.
 #[derive(Debug, thiserror::Error)]
 #[error("not all dirty data could be written to the array: {0}")]
 pub struct CleanAllError(#[from] CleanError);
@@ -125,9 +127,11 @@ pub struct CleanAllError(#[from] CleanError);
 pub enum StopError {
     #[error(transparent)]
     Cache(#[from] headpond_cache::StopError),
-    #[error("the cache is memory, and its dirty data could not be saved: {0}")]
+    #[error("the cache is volatile, and its dirty data could not be saved: {0}")]
     Memory(CleanAllError),
-    #[error("the parity under dirty data from before an unclean stop could not be made good: {0}")]
+    #[error(
+        "the parity below dirty data from before an unclean shutdown could not be repaired: {0}"
+    )]
     Parity(CleanAllError),
     #[error(transparent)]
     Array(#[from] DeviceError),
@@ -187,7 +191,7 @@ impl Volume {
         Rc::clone(&self.cores.borrow())
     }
 
-    /// Work on the arrays begins, and the description follows it.
+    /// Starts background work, and has the description follow it.
     pub(crate) fn begin_background(&self) {
         self.follow_exchanges();
         self.follow_reshape();
@@ -203,7 +207,7 @@ impl Volume {
         self.dispatcher.open_endpoints(self.cores().iter());
     }
 
-    /// Puts other cores below, where there is no cache that knows the old ones by their addresses.
+    /// Replaces the cores, where no cache maps the addresses of the old ones.
     pub(crate) fn replace_cores(&self, cores: Cores, held: &Held<'_>) {
         let is_known = self.cached().is_some() || self.tier().is_some();
         let stays = cores.is_single() && self.cores().is_single();
@@ -226,7 +230,7 @@ impl Volume {
         Some(Rc::new(CoreDevice::new(dispatcher, endpoint, name)))
     }
 
-    /// What requests come to where there is no tier, one device for each slice.
+    /// The layer below the tier, one device for each slice, as clients use it without a tier.
     pub(crate) fn below(&self) -> Vec<Rc<dyn BlockDevice>> {
         match self.cached() {
             Some(cached) => cached.parts(),
@@ -234,7 +238,7 @@ impl Volume {
         }
     }
 
-    /// What a tier lies on, one device for each slice.
+    /// The layer below the tier, one device for each slice, as a tier uses it.
     pub(crate) fn below_tiers(&self) -> Vec<Rc<dyn BlockDevice>> {
         match self.cached() {
             Some(cached) => cached.parts(),
@@ -242,7 +246,7 @@ impl Volume {
         }
     }
 
-    /// Leads requests by way of what there is now.
+    /// Directs requests through the present layers.
     pub(crate) fn lead(&self, held: &Held<'_>) {
         self.followers().follow();
         let tier = self.tier();
@@ -257,7 +261,7 @@ impl Volume {
         }
     }
 
-    /// The caches, in the order that a request comes to them.
+    /// The caches, in the order of the request path.
     pub(crate) fn caches(&self) -> impl Iterator<Item = Rc<Cached>> {
         self.tier().into_iter().chain(self.cached())
     }
@@ -310,7 +314,7 @@ impl Volume {
 
     fn apply(&self, of: ChangesByOwner) -> Result<(), SetError> {
         let description = self.with(&of)?;
-        // What is set on the cache for both the tier has to be told as well.
+        // Settings of the cache that hold for both are applied to the tier as well.
         let config = description.cache.as_ref().map(CacheDescription::slice_config);
         let tier_config = description.tier.as_ref().map(|described| {
             description.tier_settings(described).of_slice(described.volatile_allowed)
@@ -341,8 +345,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Changes settings, and has everything cleaned that is dirty then: where the new mode makes no
-    /// dirty data, there is none left.
+    /// Changes settings, and cleans all dirty data: where the new mode makes none, none is left.
     ///
     /// # Errors
     /// Before the change, what could not be cleaned or was refused; after it, what stays dirty.
@@ -373,24 +376,22 @@ impl Volume {
         self.description.borrow().clone()
     }
 
-    /// Names the blocks that the array is still to be given, as many times as caches have them, in
-    /// no order: all of their maps is looked through.
+    /// Visits the dirty blocks, once for each cache that has them, in no order: scans their maps.
     pub fn each_dirty(&self, mut visit: impl FnMut(ByteRange)) {
         for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.each_dirty(&mut visit));
         }
     }
 
-    /// Until the answer is dropped, what commands want cleaned is cleaned as fast as it can be,
-    /// whatever that costs readers.
+    /// Until the result is dropped, commands clean at the full rate, regardless of readers.
     pub fn flush_at_full_rate(&self) -> Vec<FullRateFlush> {
         self.caches()
             .flat_map(|it| it.slices.iter().map(Slice::flush_at_full_rate).collect::<Vec<_>>())
             .collect()
     }
 
-    /// Has commands end that wait for everything to be clean, and waits for that: what is dirty
-    /// stays so. Nothing is changed from then on.
+    /// Ends commands that wait for cleaning, and waits for that: dirty data stays dirty. Nothing is
+    /// changed from then on.
     pub async fn end_flushes(&self) {
         self.is_stopped.set(true);
         let caches: Vec<_> = self.caches().collect();
@@ -404,8 +405,8 @@ impl Volume {
         end(false);
     }
 
-    /// Writes everything that is dirty now to the array, beside readers at a pace that leaves them
-    /// two thirds of their rate; the bytes that were dirty.
+    /// Writes all present dirty data to the array, under read load at a rate that leaves readers two
+    /// thirds of theirs; returns the bytes that were dirty.
     ///
     /// # Errors
     /// What stays dirty, and why.
@@ -419,10 +420,10 @@ impl Volume {
         Ok(dirty_bytes)
     }
 
-    /// Reads all that the cache device holds, and compares it with its checksums.
+    /// Reads all contents of the cache device, and verifies their checksums.
     ///
     /// # Errors
-    /// Where there is no cache, a scrub is under way, or a damaged block could not be ended.
+    /// Where there is no cache, a scrub is in progress, or a damaged block could not be invalidated.
     pub async fn scrub_cache(&self) -> Result<ScrubReport, ScrubCacheError> {
         let no_cache = || ScrubCacheError::NoCache { volume: self.description().name };
         let cached = self.cached().ok_or_else(no_cache)?;
@@ -433,7 +434,7 @@ impl Volume {
         Ok(cached.scrub().await?)
     }
 
-    /// Whether another host has the devices now: nothing reaches them from here any more.
+    /// Whether another host has taken over: no request reaches the devices from here any more.
     pub fn is_taken_over(&self) -> bool {
         self.ownership.is_lost()
     }
@@ -445,7 +446,7 @@ impl Volume {
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
         if self.is_taken_over() {
-            // What is on the devices now is its successor's.
+            // The devices belong to its successor now.
             return Ok(());
         }
         self.changing.until_idle().await;
@@ -457,7 +458,7 @@ impl Volume {
 
     async fn stop_unchanged(&self) -> Result<(), StopError> {
         self.cores().stop_background().await;
-        // It reads through the slices, which do not wait for reads when they end.
+        // Readahead reads through the slices, which do not wait for reads when they stop.
         let _rest = self.dispatcher.rest().await;
         for cached in self.caches() {
             if cached.is_memory() {
@@ -487,8 +488,8 @@ impl Volume {
     }
 }
 
-/// What may be promised to those above for as long as the volume is open: a cache that is attached
-/// later may have to be flushed where the array need not be.
+/// Geometry that holds as long as the volume is open: a cache that is attached later may require
+/// flushes where the array does not.
 pub(crate) fn lasting(below: &Geometry, core: &Core) -> Geometry {
     let Geometry { size_bytes, stripe, .. } = *core.array.geometry();
     let stability = below.stability.worst(Stability::Flushable);

@@ -359,7 +359,7 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     assert_eq!(user.run(&["serve", "v"]).code, 4);
     let alert = &user.status("v").alerts[0];
     assert_eq!(alert.kind, AlertKind::StartRefused);
-    assert!(alert.cause.contains("cache is not there"), "{alert}");
+    assert!(alert.cause.contains("cache is missing"), "{alert}");
     let told = user.run(&["status", "v"]);
     assert_eq!(told.code, 3, "who only looks at the exit code is told too");
     let text = told.out;

@@ -25,7 +25,7 @@ fn a_lost_journal_is_exchanged_while_the_volume_is_served_and_taken_away() {
     user.ok(&args);
     std::fs::rename(&journal, format!("{journal}.away")).expect("it goes away");
     let daemon = user.serve("v");
-    assert!(write_hole(&user).contains("journal is lost"), "{}", write_hole(&user));
+    assert!(write_hole(&user).contains("journal failed or is missing"), "{}", write_hole(&user));
     let told = user.ok(&["array", "set-journal", "v", &other, "--when", "always"]);
     assert!(told.contains("is the stripe journal of the array"), "{told}");
     assert!(write_hole(&user).contains("for all writes"), "{}", write_hole(&user));

@@ -146,7 +146,7 @@ pub(super) fn array_beyond_its_redundancy_leaves_dirty_data_in_the_cache() {
         assert!(scene.volume.clean_all().await.is_err());
         assert_eq!(scene.cache().dirty_bytes, 4096);
         scene.expect(3, 1).await;
-        assert!(scene.warns("lost more members than it can replace"));
+        assert!(scene.warns("more members are missing than its redundancy covers"));
     });
     rig.cut(1);
     // The members are back, and one of them was called out.

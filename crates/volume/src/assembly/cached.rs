@@ -1,4 +1,4 @@
-//! The cache of an open volume, and what it lies in front of.
+//! The cache of an open volume.
 
 use crate::assembly::cores::Cores;
 use crate::assembly::mirror::{CacheDevice, Mirror};
@@ -21,23 +21,23 @@ const DRAIN_POLL: Duration = Duration::from_millis(1);
 /// The cache of a volume.
 pub(crate) struct Cached {
     pub device: Rc<dyn BlockDevice>,
-    /// Where that is several copies.
+    /// Where that is a mirror.
     pub mirror: Option<Rc<Mirror>>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
-    /// How each slice was found; nothing, where it began empty.
+    /// The log end of each slice as opened; empty where the cache began empty.
     pub ends: Vec<LogEnd>,
 }
 
 /// How far the log of a slice went when it was opened.
 pub(crate) struct LogEnd {
     pub last_record: Sequence,
-    /// Promised and damaged, as this open found out.
+    /// Acknowledged and damaged blocks that this open found.
     pub newly_lost_blocks: u64,
 }
 
 impl Cached {
-    /// Opens the slices, and recovers what an unclean stop left; with what to tell of that.
+    /// Opens the slices, and recovers after an unclean shutdown; with notes on that.
     ///
     /// # Errors
     /// Where the cache cannot be used, or a device fails.
@@ -94,7 +94,7 @@ impl Cached {
             slices.push(slice);
         }
         if let Some(mirror) = &mirror {
-            // Where an unclean stop left copies apart, none of them has erred.
+            // Differences after an unclean shutdown are no errors of a copy.
             mirror.forget_repaired();
         }
         let cached = Self { device, mirror, slices, superblock, ends };
@@ -126,13 +126,13 @@ impl Cached {
         Ok(Self { device, mirror: None, slices, superblock, ends })
     }
 
-    /// They are counted one by one, where there are several.
+    /// Has each core counted, where there are several.
     pub fn tell_cores(&self, cores: &Cores) {
         let places = cores.counted_places();
         self.slices.iter().for_each(|slice| slice.tell_cores(&places));
     }
 
-    /// Has as much room as what lies below has now.
+    /// Takes the present size of the layer below.
     pub fn follow_core(&self) {
         self.slices.iter().for_each(Slice::follow_core);
     }
@@ -161,7 +161,7 @@ impl Cached {
         recorded(Life { epochs, is_stopped })
     }
 
-    /// Whether the array lacks nothing that it holds, or has lost, once the array is flushed.
+    /// Whether it has no dirty and no lost data, once the array is flushed.
     pub fn leaves_nothing(&self) -> bool {
         let lacks = |slice: &SliceStats| slice.dirty_bytes + slice.lost_blocks > 0;
         self.stats().iter().all(|slice| !lacks(slice) && slice.unreadable_blocks == 0)
@@ -172,30 +172,30 @@ impl Cached {
         self.slices.iter().any(Slice::is_draining)
     }
 
-    /// What the array lacks, or may lack after a power cut.
+    /// Not on the array, or not after a power cut.
     pub fn dirty_bytes(&self) -> u64 {
         self.stats().iter().map(|slice| slice.dirty_bytes + slice.written_bytes).sum()
     }
 
-    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity
-    /// beside them may be torn.
+    /// Blocks replayed after an unclean shutdown and not cleaned since: the parity of their stripes
+    /// may be torn.
     pub fn replayed_blocks(&self) -> u64 {
         self.stats().iter().map(|slice| slice.replayed_blocks).sum()
     }
 
-    /// Promised and damaged: reads of them fail.
+    /// Acknowledged and damaged: reads of them fail.
     pub fn lost_blocks(&self) -> u64 {
         self.stats().iter().map(|slice| slice.lost_blocks).sum()
     }
 
-    /// Whether all slices can be in this mode. One that they are in is looked at only where it
-    /// `is_asked` for: it is refused then even where only the effect differs.
+    /// Whether all slices can be in this mode. The present one is checked only where it `is_asked`
+    /// for: it is refused then even where only the effect differs.
     pub fn check_mode(&self, mode: Mode, is_asked: bool) -> Result<(), ModeError> {
         let mut slices = self.slices.iter().filter(|slice| is_asked || slice.mode() != mode);
         slices.try_for_each(|slice| slice.check_mode(mode))
     }
 
-    /// Whether there is memory for what all slices are to evict by.
+    /// Whether there is memory for the eviction policy of all slices.
     pub fn check_memory(&self, config: &SliceConfig) -> Result<(), ModeError> {
         let needed_bytes = self.slices.iter().map(|slice| slice.memory_for(config)).sum();
         match needed_bytes == 0 || usize::try_from(needed_bytes).is_ok_and(memory::can_have) {
@@ -204,7 +204,7 @@ impl Cached {
         }
     }
 
-    /// Sets the slices to what they may always be set to.
+    /// Configures the slices.
     pub fn configure(&self, config: &SliceConfig) {
         for slice in &self.slices {
             // A failed cache stays in pass-through whatever is set.
@@ -212,18 +212,17 @@ impl Cached {
         }
     }
 
-    /// Cleans until nothing is dirty, in a mode that makes nothing dirty.
+    /// Cleans all dirty data, in a mode that makes none.
     pub async fn drain(&self, runtime: &Runtime) -> Result<(), CleanError> {
         while self.dirty_bytes() > 0 {
             self.clean_all().await?;
-            // What another flush of the core is to make clean waits for that one's answer.
+            // Blocks that another flush of the core makes clean wait for its completion.
             runtime.sleep(DRAIN_POLL).await;
         }
         Ok(())
     }
 
-    /// Ends the slices, which save what they have; those that cannot have nothing that is asked for
-    /// again.
+    /// Stops the slices, which save their state; one that cannot is not needed any more.
     pub async fn close(&self) {
         for slice in &self.slices {
             let _ = slice.stop().await;
@@ -239,7 +238,7 @@ impl Cached {
         Ok(report)
     }
 
-    /// What a scrub has still to read, or would have.
+    /// Bytes that a scrub has left to read, or would have.
     pub fn scrub_left_bytes(&self) -> u64 {
         let stats = self.stats();
         let at = stats.iter().position(|slice| slice.scrubbing.is_some()).unwrap_or(0);
@@ -261,8 +260,8 @@ impl Cached {
     }
 }
 
-/// Has the arrays do without the parity beside what was being written when the volume stopped,
-/// until it has been made anew.
+/// Marks the parity of stripes that were being written when the volume stopped as suspect, until it
+/// is recomputed.
 fn mark_parity_suspect(cores: &Cores, slice: &Slice, recovery: &Recovery) {
     let mark_suspect =
         |range| cores.split(range).for_each(|(array, part)| array.mark_suspect(part));
@@ -270,9 +269,9 @@ fn mark_parity_suspect(cores: &Cores, slice: &Slice, recovery: &Recovery) {
     recovery.parity_suspects.iter().for_each(|run| mark_suspect(run.range()));
 }
 
-/// Stripes that were written through when the power failed may have torn parity. An array that
-/// lacks a member has started because none of its own marks says so, and could not recompute it;
-/// where one is lost meanwhile the doubt stays.
+/// Stripes that were written through when the power failed may have torn parity. A degraded array
+/// has started because its own marks show none, and could not recompute it; where a member is lost
+/// meanwhile the parity stays suspect.
 async fn recompute_parity(cores: &Cores, recovery: &Recovery) -> Result<(), DeviceError> {
     for run in &recovery.parity_suspects {
         for (array, part) in cores.split(run.range()) {
@@ -303,44 +302,42 @@ fn tell_recovery(index: u16, recovery: &Recovery) -> Option<String> {
     }
     let Recovery { records_replayed, dirty_blocks, lost_blocks, .. } = recovery;
     let mut text = format!(
-        "slice {index} was not stopped cleanly: {records_replayed} records replayed, {dirty_blocks} dirty blocks found"
+        "slice {index}: unclean shutdown, {records_replayed} log records replayed, {dirty_blocks} dirty blocks found"
     );
     if *lost_blocks > 0 {
         text += &format!(
-            "; {lost_blocks} blocks that had been promised are damaged and answer with errors until they \
-             are written again: the cache device lost flushed data"
+            "; {lost_blocks} acknowledged blocks are damaged and read as errors until they are written \
+             again: the cache device lost flushed data"
         );
     }
     Some(text)
 }
 
-/// What blocks showed that were compared with the array.
+/// Result of comparing sampled blocks with the array.
 fn tell_samples(index: u16, recovery: &Recovery) -> Option<String> {
     let Sampled { compared, differing } = &recovery.sampled;
     let first = differing.first()?.range(1).start();
     let (what, action) = match recovery.dropped_clean {
         true => (
-            "something else wrote to it while the volume was stopped, or it lost what it had been given: \
-             what was clean in the cache was left out",
-            "see what wrote to the members, and check what lies on the volume",
+            "something else wrote to it while the volume was stopped, or it lost written data: clean data \
+             in the cache was invalidated",
+            "find out what wrote to the members, and check the data of the volume",
         ),
-        false => {
-            ("the array may have a damaged block there", "`headpond array scrub` looks at all")
-        }
+        false => ("the array may have a damaged block there", "`headpond array scrub` checks all"),
     };
     Some(format!(
-        "slice {index}: of {compared} blocks that the array should hold as the cache does it holds {} \
-         otherwise, the first at byte {first}; {what}; {action}",
+        "slice {index}: of {compared} clean blocks compared with the array {} differ, the first at byte \
+         {first}; {what}; {action}",
         differing.len(),
     ))
 }
 
-/// Its epochs, and in the lowest bit whether it has stopped. Zero is of nobody.
+/// Its epochs, and in the lowest bit whether it has stopped. Zero means none.
 fn recorded(life: Life) -> u64 {
     life.epochs << 1 | u64::from(life.is_stopped)
 }
 
-/// What was recorded, where anything was.
+/// The recorded life, where there is one.
 pub(crate) fn life_of(recorded: u64) -> Option<Life> {
     (recorded > 0).then_some(Life { epochs: recorded >> 1, is_stopped: recorded & 1 == 1 })
 }

@@ -1,4 +1,4 @@
-//! What a volume is made from, and why it is not.
+//! Options and errors of the creation of a volume.
 
 use crate::Size;
 use crate::assembly::cores::{Cores, Places, Shape, StripesDiffer, identity};
@@ -37,23 +37,22 @@ pub enum CreateError {
     #[error(transparent)]
     Cache(#[from] headpond_cache::CreateError),
     #[error(
-        "{device}: is the cache of volume {volume}, and may hold what its array lacks; take another device, or \
-         give that up with --force"
+        "{device}: is the cache of volume {volume}, and may have dirty data; take another device, or discard \
+         it with --force"
     )]
     CacheInUse { device: DeviceName, volume: uuid::Uuid },
     #[error(
-        "{device}: is the cache of this volume, or was it before: what it holds is not taken up again; \
-         make it an empty cache with --force"
+        "{device}: is the cache of this volume, or was it before: its contents are not reused; make it \
+         an empty cache with --force"
     )]
     CacheOfOwn { device: DeviceName },
     #[error(
-        "{device}: is a member of array `{array}`, and holds a part of its data; take another device, or give \
-         that up with --force"
+        "{device}: is a member of array `{array}`, and holds a part of its data; take another device, or \
+         discard it with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
     #[error(
-        "{device} is memory, which is lost with the power: it cannot be one of the copies of a cache; \
-         use devices that keep their contents"
+        "{device} is volatile memory: it cannot be a copy of a cache mirror; use non-volatile devices"
     )]
     CopyInMemory { device: DeviceName },
     #[error(transparent)]
@@ -64,12 +63,12 @@ pub enum CreateError {
     Device(#[from] DeviceError),
 }
 
-/// What became of the devices of a volume that was removed.
+/// Outcome for the devices of a volume that was removed.
 #[derive(Debug, Default)]
 pub struct Destroyed {
-    /// How many were of the volume, and are free now.
+    /// Devices of the volume that are free now.
     pub erased: usize,
-    /// Of those that could not be read or written: they may still say that they are of the volume.
+    /// Errors of the others: they may still carry labels of the volume.
     pub failed: Vec<DeviceError>,
 }
 
@@ -91,11 +90,11 @@ impl CreateError {
     }
 }
 
-/// The copies of a cache that is to be.
+/// The copies of a new cache.
 pub(crate) struct NewMirror {
     pub array: ArrayOptions,
     pub cache: CacheOptions,
-    /// Where the cache lies on each of them.
+    /// The range of the cache on each of them.
     pub faces: Vec<Rc<dyn BlockDevice>>,
 }
 
@@ -126,7 +125,7 @@ pub(crate) async fn consider_copies(
     Ok(Some(NewMirror { array, cache, faces }))
 }
 
-/// A copy that is lost with the power is no copy.
+/// A volatile copy is no copy.
 pub(crate) fn refuse_memory(device: &dyn BlockDevice) -> Result<(), CreateError> {
     match is_memory(device) {
         true => Err(CreateError::CopyInMemory { device: device.name().clone() }),
@@ -134,9 +133,9 @@ pub(crate) fn refuse_memory(device: &dyn BlockDevice) -> Result<(), CreateError>
     }
 }
 
-/// What a cache records of what it lies in front of.
+/// Facts about the cores that a cache records.
 pub(crate) struct CoreFacts {
-    /// Which arrays lie where.
+    /// Of the arrays and their addresses.
     pub identity: Uuid,
     pub bytes: u64,
     pub generation: u64,
@@ -206,8 +205,7 @@ pub(crate) fn array_options(
     }
 }
 
-/// Where it is asked for, a device that is somebody's cache is refused, also one that the volume
-/// which asks had itself.
+/// With [`Occupied::Refuse`], refuses a device that is a cache, also a former one of this volume.
 pub(crate) async fn refuse_cache(
     device: &dyn BlockDevice,
     occupied: Occupied,

@@ -1,4 +1,4 @@
-//! What a volume is opened from and how, and why it is not.
+//! Devices, options and errors of opening a volume.
 
 mod cache;
 
@@ -20,7 +20,7 @@ use uuid::Uuid;
 pub struct Devices {
     pub tier: Option<Rc<dyn BlockDevice>>,
     pub cache: Option<Rc<dyn BlockDevice>>,
-    /// Of a cache that has several, instead, in any order.
+    /// Of a cache mirror, instead, in any order.
     pub copies: Vec<Rc<dyn BlockDevice>>,
     /// In any order.
     pub members: Vec<Rc<dyn BlockDevice>>,
@@ -31,22 +31,22 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The places of all that may hold something when the volume is opened.
+    /// The slots of all non-volatile devices.
     pub(crate) fn lasting_mut(&mut self) -> impl Iterator<Item = &mut Rc<dyn BlockDevice>> {
         let caches = self.cache.iter_mut().chain(&mut self.copies);
         caches.chain(&mut self.members).chain(&mut self.journals)
     }
 }
 
-/// What the caller agrees to.
+/// Risks that the caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// Nothing that could return wrong data.
+    /// None that could return wrong data.
     Careful,
-    /// Give up what may be wrong: data that only parity tells which may be torn, and a cache that
-    /// is lost or out of date.
+    /// Discard suspect data: that which only suspect parity could reconstruct, and a cache that is
+    /// missing or stale.
     Forced,
-    /// The same, and take for right what parity tells that may be torn.
+    /// The same, but trust suspect parity.
     ParityAccepted,
 }
 
@@ -60,17 +60,16 @@ impl Tolerance {
 pub struct OpenOptions {
     pub tolerance: Tolerance,
     pub pool: BufferPool,
-    /// Identity of a cache in memory, which is made anew by every open: random, and never used
-    /// before.
+    /// Identity of a cache in memory, which every open creates: random, and never used before.
     pub new_cache: Uuid,
-    /// Put between cache and array, by those who watch or slow down what passes there.
+    /// Put between cache and array, to observe or delay requests there.
     pub around_core: Option<Decorator>,
     pub watch_load: Option<LoadWatch>,
-    /// Who opens it, where other hosts may reach its devices; the description has the last word.
+    /// The owner, where other hosts may reach its devices; the description may disable this.
     pub claimant: Option<Claimant>,
 }
 
-/// How far the cache of a volume has come that is being opened.
+/// Progress of loading the cache of a volume being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loading {
     /// One after the other.
@@ -81,14 +80,13 @@ pub struct Loading {
     pub progress: LoadProgress,
 }
 
-/// Is told again and again how far it is.
+/// Receives the progress repeatedly.
 pub type LoadWatch = Rc<dyn Fn(Loading)>;
 
 /// Makes a device of a device.
 pub type Decorator = Rc<dyn Fn(Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice>>;
 
-/// Why a volume cannot be opened. Nothing was changed but owner records, unless the error is one of
-/// a device.
+/// Why a volume cannot be opened. Only owner records were changed, unless it is a device error.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -98,37 +96,36 @@ pub enum OpenError {
     #[error(transparent)]
     Cache(#[from] headpond_cache::OpenError),
     #[error(
-        "the volume's cache is not there ({reason}), and it may hold data that nothing else has: bring \
-         it back, or start with --force and do without"
+        "the volume's cache is missing ({reason}), and may have dirty data: reconnect it, or start \
+         without it with --force"
     )]
     NoCacheDevice { reason: String },
-    #[error("the copies of the cache: {0}")]
+    #[error("the cache mirror: {0}")]
     Copies(AssembleError),
     #[error("none of the array's devices can be used: {reason}")]
     NoMembers { reason: String },
     #[error("the I/O classes of {path} were not read")]
     Classes { path: String },
     #[error(
-        "the volume has cache {cache}, which the description does not name, and which may hold data \
-         that nothing else has: name its device under [cache], or start with --force and do without"
+        "the volume has cache {cache}, which the description does not name, and which may have dirty \
+         data: name its device under [cache], or start without it with --force"
     )]
     UnnamedCache { cache: Uuid },
     #[error("{device} is cache {found}, but the volume's cache is {expected}: attach that one")]
     OtherCache { device: DeviceName, expected: Uuid, found: Uuid },
     #[error(
-        "the cache on {device} is an older image of itself, or its device has lost what it had flushed: \
-         the volume was served with a newer one since; attach that one, or start with --force and do \
-         without"
+        "the cache on {device} is an older image, or its device has lost flushed data: the volume was \
+         served with a newer one since; attach that one, or start without it with --force"
     )]
     OlderCache { device: DeviceName },
     #[error(
-        "the cache on {device} was made for other cores, or for these in another order: put the cores \
-         of the description back as they were, or start with --force and do without"
+        "the cache on {device} was made for other cores, or for these in another order: restore the \
+         cores of the description, or start without it with --force"
     )]
     OtherCores { device: DeviceName },
     #[error(transparent)]
     Stripes(#[from] StripesDiffer),
-    #[error("the cache in memory cannot be set up: {0}")]
+    #[error("the cache in memory cannot be created: {0}")]
     EmptyCache(#[from] headpond_cache::CreateError),
     #[error(
         "the cache has {found} slices, the description says {expected}: correct the description"
@@ -137,8 +134,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it was refused because the data could be wrong, or another's; not for a device that
-    /// failed.
+    /// Whether it was refused to protect data, rather than for a failed device.
     pub fn is_refusal(&self) -> bool {
         !matches!(
             self,

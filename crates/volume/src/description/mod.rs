@@ -25,8 +25,7 @@ pub struct Description {
     pub uuid: Uuid,
     /// Parts of the volume with a log of their own; fixed at create.
     pub slices: u16,
-    /// How often the devices are told who has the volume open, for other hosts that reach them; 0 =
-    /// never.
+    /// Interval of the owner's heartbeat on shared devices; 0 = none.
     #[serde(default = "each_second", skip_serializing_if = "is_each_second")]
     pub heartbeat_ms: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,13 +48,13 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TierDescription {
-    /// What forgets everything with the power, such as `ram:1G`.
+    /// A volatile device, such as `ram:1G`.
     pub device: String,
     #[serde(default = "one_block", skip_serializing_if = "is_one_block")]
     pub line: Size,
     #[serde(flatten)]
     pub settings: TierSettings,
-    /// The user knows that what is dirty in it is lost with the power.
+    /// The user accepts that its dirty data is lost in a power failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_allowed: bool,
 }
@@ -63,17 +62,17 @@ pub struct TierDescription {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheDescription {
-    /// What the device is called: a path, `ram:256M`, `model:...`.
+    /// Name of the device: a path, `ram:256M`, `model:...`.
     pub device: String,
-    /// Length of a line, where a cache is made; later its superblock tells.
+    /// Line size for a new cache; later its superblock has it.
     #[serde(default = "one_block", skip_serializing_if = "is_one_block")]
     pub line: Size,
-    /// How much of the device is used, where a cache is made; all of it where nothing is said.
+    /// Used part of the device for a new cache; `None` for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
     #[serde(flatten)]
     pub settings: CacheSettings,
-    /// The user knows that the device loses everything with the power.
+    /// The user accepts that the device is volatile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_allowed: bool,
     /// Where the device is one of several copies.
@@ -89,7 +88,7 @@ pub struct MirrorDescription {
     pub uuid: Uuid,
     /// Beside the device of the cache, in any order.
     pub copies: Vec<String>,
-    /// Devices that take the place of a copy that is lost, or are about to.
+    /// Hot spares for copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<String>,
 }
@@ -101,22 +100,22 @@ pub struct CoreDescription {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub groups: u16,
     pub strip: Size,
-    /// The members carry a map of the regions that are being written.
+    /// Whether the members have an intent bitmap.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub intent: bool,
-    /// The members have room for checksums of what a scrub has found whole; fixed at create.
+    /// Whether the members have space for checksums of blocks that a scrub verified; fixed at create.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrity: bool,
-    /// In any order: the superblocks tell the roles.
+    /// In any order: the superblocks have the roles.
     pub members: Vec<String>,
-    /// Devices that take the place of a member that is lost, or are about to.
+    /// Hot spares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<String>,
     /// Stripes narrower than the array; fixed at create.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declustered: Option<Spread>,
-    /// How members of level 0 that differ share what there is, `plain`, `capacity` or a list of
-    /// weights; fixed at create.
+    /// Striping over unequal members of level 0: `plain`, `capacity` or a list of weights; fixed at
+    /// create.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub striping: Striping,
     /// How fast background work on the array goes.
@@ -201,8 +200,8 @@ pub enum DescriptionError {
     #[error("a volume has 1 to {SLICES_MAX} slices, not {slices}")]
     Slices { slices: u16 },
     #[error(
-        "cleaning=ordered keeps the order within a slice, and {volume} has {slices}: what its array holds \
-         would be no consistent past. Choose another policy, or make the volume with one slice"
+        "cleaning=ordered keeps the order within a slice, and {volume} has {slices}: its array would not be \
+         a consistent past state. Choose another policy, or create the volume with one slice"
     )]
     Order { volume: String, slices: u16 },
     #[error(

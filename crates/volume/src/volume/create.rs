@@ -15,7 +15,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl Volume {
-    /// Writes the superblocks of a new volume. Cut anywhere, there is no volume or the whole one.
+    /// Writes the superblocks of a new volume. A power cut leaves no volume or a complete one.
     ///
     /// # Errors
     /// Refusals before anything is written; later those of the devices, whose superblocks are
@@ -70,7 +70,7 @@ impl Volume {
         };
         let made: Result<(), CreateError> = made.await;
         if made.is_err() {
-            // What was written says nothing without the rest. One that fails keeps what it has.
+            // The labels written are useless without the rest. A device that fails keeps its label.
             Self::destroy(description, devices).await;
         }
         made
@@ -80,8 +80,7 @@ impl Volume {
     /// one that fails does not keep the others from being erased.
     pub async fn destroy(description: &Description, devices: &Devices) -> Destroyed {
         let mut destroyed = Destroyed::default();
-        // The cache first: without it the members are refused as a volume, and nothing is half
-        // right.
+        // The cache first: without it the members are refused as a volume.
         if let Some(cache) = &devices.cache {
             destroyed.count(erase_cache(&**cache, description.uuid).await);
         }
@@ -107,7 +106,7 @@ impl Destroyed {
     }
 }
 
-/// Tells whether it was the cache of this volume.
+/// Returns whether it was the cache of this volume.
 async fn erase_cache(device: &dyn BlockDevice, volume: Uuid) -> Result<bool, DeviceError> {
     let is_ours = match headpond_cache::load(device).await {
         Ok(superblock) => superblock.volume == volume,
@@ -120,7 +119,7 @@ async fn erase_cache(device: &dyn BlockDevice, volume: Uuid) -> Result<bool, Dev
     Ok(is_ours)
 }
 
-/// Tells whether it was a member, or the stripe journal, of an array that is meant.
+/// Returns whether it was a member, or the stripe journal, of an array that is meant.
 async fn erase_of_array(
     device: &dyn BlockDevice,
     is_meant: impl Fn(Uuid) -> bool,

@@ -1,8 +1,8 @@
-//! Whether the cache still has what it promised: where it has not, the volume takes no writes
-//! before somebody has accepted that.
+//! Whether the cache still has its flushed data: where it has not, the volume takes no writes until
+//! the operator accepts that.
 //!
-//! The members say how far each log had been promised (`ownership`), and go on saying that
-//! something is missing, whatever the log promises afterwards, until the volume is opened by force.
+//! The members record the flushed position of each log (`ownership`), and keep recording a loss,
+//! whatever the log flushes afterwards, until the volume is opened by force.
 
 use crate::assembly::cached::Cached;
 use crate::assembly::open::Tolerance;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// What of a cache's promises is missing.
+/// Flushed data that the cache has lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Broken {
     /// Records at the end of the logs of all slices.
@@ -23,8 +23,7 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    /// What an open has found, where anything is missing: by this one or by an earlier one, which
-    /// nobody has accepted.
+    /// The loss that this open has found, or an earlier one that was not accepted yet.
     fn find(told: &FlushedPositions, cached: Option<&Cached>) -> Option<Self> {
         let mut broken = Self::default();
         for (index, end) in cached.iter().flat_map(|cached| cached.ends.iter().enumerate()) {
@@ -43,11 +42,11 @@ impl fmt::Display for Broken {
             (0, 0) => f.write_str("an earlier start found that the cache had lost flushed data"),
             (0, _) => write!(f, "{blocks} blocks that the cache had flushed are damaged"),
             (_, 0) => {
-                write!(f, "the cache's log ends {records} records before what it had flushed")
+                write!(f, "the cache's log ends {records} records before its flushed position")
             }
             _ => write!(
                 f,
-                "the cache's log ends {records} records before what it had flushed, and {blocks} blocks \
+                "the cache's log ends {records} records before its flushed position, and {blocks} blocks \
                  before that are damaged"
             ),
         }
@@ -55,9 +54,8 @@ impl fmt::Display for Broken {
 }
 
 impl Volume {
-    /// Compares what the cache has with what it promised, and has the devices tell its promises
-    /// from now on. Where something is missing no write is taken, unless force
-    /// accepts that.
+    /// Compares the logs with their recorded flushed positions, and records these from now on. After
+    /// a loss writes are refused, unless force accepts that.
     pub(crate) async fn verify_flushed_positions(&mut self, tolerance: Tolerance) {
         let cached = self.cached();
         let cache = cached.as_ref().map_or(Uuid::nil(), |cached| cached.superblock.cache);
@@ -67,11 +65,11 @@ impl Volume {
         let are_broken = broken.is_some() && !is_accepted;
         let cached = Rc::downgrade(&self.cached);
         let source = move || FlushedPositions { are_broken, ..flushed_positions_of(&cached) };
-        // Before anything is served: a log that goes on may get to where it had ended.
+        // Before anything is served: a log that grows may reach the old position again.
         self.ownership.tell_promises(source).await;
         let Some(broken) = broken else { return };
         if is_accepted {
-            return self.warn(format!("{broken}: accepted, as it was started by force"));
+            return self.warn(format!("{broken}: accepted by --force"));
         }
         self.dispatcher.refuse_writes();
         self.broken.replace(Some(broken));

@@ -17,10 +17,10 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl Volume {
-    /// Puts the volume together and recovers what an unclean stop left.
+    /// Assembles the volume, and recovers after an unclean shutdown.
     ///
     /// # Errors
-    /// Where array or cache refuse; the text says what is wrong with which device, and the way out.
+    /// Where array or cache refuse; the text names the device, the cause and the way out.
     pub async fn open(
         runtime: &Runtime,
         description: &Description,
@@ -73,7 +73,7 @@ impl Volume {
             prepare_all(runtime, description, &arrays, &options, cache.device.as_deref()).await?;
         let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
         if found.is_none() && cache.device.is_some() {
-            // Without the log nobody knows which stripes may be torn.
+            // Without the log it is unknown which stripes may be torn.
             prepared = prepare_all(runtime, description, &arrays, &options, None).await?;
         }
         let mut notes = absent;
@@ -102,7 +102,7 @@ impl Volume {
                 let gives_one_up = cores.iter().any(|(core, _)| core.array.owner().is_some());
                 cores.do_without().await.map_err(AssembleError::Device)?;
                 if gives_one_up {
-                    // It may have copies, and one that is away may be one ahead.
+                    // It may have copies, and a missing one may be one ahead.
                     cores.do_without().await.map_err(AssembleError::Device)?;
                 }
                 None
@@ -119,8 +119,8 @@ impl Volume {
     }
 }
 
-/// Opens the cache that was found. One that is refused because the core was changed leaves array
-/// and copies as stopped in order, where all of them were.
+/// Opens the cache that was found. One that is refused because the core was changed leaves a clean
+/// shutdown on array and copies, where all of them had one.
 async fn open_cached(
     cores: &Cores,
     description: &Description,
@@ -133,7 +133,7 @@ async fn open_cached(
     if let Err(OpenError::Cache(CoreChanged { was_clean: true, .. })) = opened
         && were_clean
     {
-        // Nothing was written, and no parity is in doubt: the next start may know.
+        // Nothing was written, and no parity is suspect: the next start may rely on that.
         let _ = cores.stop(OwnerStopped::default()).await;
         if let Some(mirror) = mirror {
             let _ = mirror.stop().await;
@@ -153,8 +153,8 @@ fn names(description: &Description) -> impl Iterator<Item = (u16, String)> {
     std::iter::once((FIRST_CORE, description.name.clone())).chain(further)
 }
 
-/// The devices of each core, by what is on them; what belongs to none is left to the first core,
-/// which refuses it, or says that it cannot be read.
+/// The devices of each core, by their labels; others are left to the first core, which refuses them,
+/// or reports that they cannot be read.
 async fn by_core(
     runtime: &Runtime,
     description: &Description,
@@ -178,8 +178,8 @@ async fn by_core(
     by_core
 }
 
-/// The journals of each core, by what is on them: several while they are exchanged. What says
-/// nothing is the journal of a core that should have one.
+/// The journals of each core, by their labels: several while they are replaced. An unlabelled one is
+/// the journal of a core that should have one.
 async fn journals_by_core(
     description: &Description,
     journals: Vec<Rc<dyn BlockDevice>>,
@@ -223,16 +223,16 @@ async fn prepare_all(
     Ok(prepared)
 }
 
-/// The array at work, and what the user should know of it.
+/// The started array, and the notes on it.
 pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<Note>), AssembleError> {
     let Assembled { array, warnings, stale, .. } = prepared.begin().await?;
-    // What is done about parity that was never computed, the status tells as it goes on.
+    // The status reports the progress of the initial sync.
     let told = warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
     let mut told: Vec<Note> = told.map(|it| it.to_string().into()).collect();
     told.extend(stale.iter().map(|name| {
         let text = format!(
-            "{name} is stale and left out: the array went on without it; `headpond array re-add` \
-             gives it what it lacks"
+            "{name} is stale and left out: the array was used without it; `headpond array re-add` \
+             resyncs it"
         );
         Note::of_member(name.as_str(), text)
     }));
@@ -244,8 +244,8 @@ fn assemble_options(
     options: &OpenOptions,
     cache: Option<&dyn BlockDevice>,
 ) -> AssembleOptions {
-    // Between them the log of a cache that outlives the power and the map of the regions that were
-    // written past it name every stripe that may be torn.
+    // The log of a non-volatile cache and the intent bitmap for writes that bypass it together name
+    // every stripe that may be torn.
     let has_log = cache.is_some_and(|cache| cache.geometry().stability != Stability::LostOnPower);
     let is_logged = has_log && core.intent;
     AssembleOptions {

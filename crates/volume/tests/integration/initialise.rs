@@ -79,7 +79,7 @@ fn parity_is_computed_while_requests_are_served_and_then_replaces_a_member() {
         let volume = bench.open().await;
         runtime.sleep(Duration::from_millis(1)).await;
         let told = volume.status().warnings.join("; ");
-        assert!(told.contains("being computed for the first time"), "{told}");
+        assert!(told.contains("initial sync of the parity"), "{told}");
         let witness = Rc::new(RefCell::new(Witness::new(volume.geometry().size_bytes, 7)));
         let client = Client::new(volume.clone(), Rc::clone(&witness), &runtime);
         client.run(&WORKLOAD, 7).await.unwrap();

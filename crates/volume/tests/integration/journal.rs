@@ -71,7 +71,9 @@ fn without_a_journal_a_degraded_array_is_said_to_refuse() {
         let devices = Devices { members, ..Devices::default() };
         Volume::create(&description, &devices, &CREATE).await.unwrap();
         let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
-        assert!(write_hole(&volume).ends_with("degraded: refuses to start after an unclean stop"));
+        assert!(
+            write_hole(&volume).ends_with("degraded: refuses to start after an unclean shutdown")
+        );
     })
     .expect("no deadlock");
 }

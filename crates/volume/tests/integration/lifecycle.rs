@@ -110,7 +110,10 @@ fn cleaning_in_order_is_refused_where_there_are_several_slices() {
         let devices = Devices { cache, members, ..Devices::default() };
         let volume = Volume::open(&runtime, &before, devices, careful()).await.unwrap();
         let warnings = volume.status().warnings;
-        assert!(warnings.iter().any(|told| told.contains("no consistent past")), "{warnings:?}");
+        assert!(
+            warnings.iter().any(|told| told.contains("not a consistent past state")),
+            "{warnings:?}"
+        );
         volume.stop().await.unwrap();
     })
     .expect("no deadlock");

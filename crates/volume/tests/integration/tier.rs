@@ -134,7 +134,12 @@ fn a_write_back_tier_keeps_writes_until_they_are_flushed_and_then_lower_tiers_ha
         assert_eq!(counted.bytes_written(), before, "it is in memory");
         let status = volume.status();
         assert_eq!(status.tier.unwrap().dirty_bytes, 4096);
-        assert!(status.warnings.iter().any(|warning| warning.contains("tier is lost with")));
+        assert!(
+            status
+                .warnings
+                .iter()
+                .any(|warning| warning.contains("tier is lost in a power failure"))
+        );
         (&volume as &dyn BlockDevice).flush().await.unwrap();
         let (cache, members) = counted.bytes_written();
         assert!(cache > before.0 && members > before.1, "each below has it in its own mode");
@@ -195,7 +200,7 @@ fn each_tier_has_its_own_mode_and_refuses_what_it_cannot_be() {
             Geometry { stability: Stability::Flushable, ..Geometry::of_size(16 * MIB) },
         ));
         let told = volume.attach_tier(tier(Mode::WriteThrough), flash).await.unwrap_err();
-        assert!(told.to_string().contains("keeps its contents without power"), "{told}");
+        assert!(told.to_string().contains("is non-volatile"), "{told}");
         assert!(volume.description().tier.is_none());
     })
     .expect("no deadlock");

@@ -1,4 +1,4 @@
-//! The cache that a volume should have, looked for on its devices.
+//! Finding the cache of a volume on its devices.
 
 use super::{OpenError, OpenOptions};
 use crate::assembly::cached::life_of;
@@ -15,7 +15,7 @@ use std::slice;
 pub(crate) struct Wanted<'a> {
     pub described: Option<&'a CacheDescription>,
     pub device: Option<Rc<dyn BlockDevice>>,
-    /// Where the device is but the face of several.
+    /// Where the device stands for several copies.
     pub mirror: Option<FoundMirror>,
     /// Why there is no device.
     pub reason: String,
@@ -29,7 +29,7 @@ pub(crate) struct Found<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Looks for the copies of a cache that has several; answers what to tell of them.
+    /// Finds the copies of a cache mirror; returns the notes on them.
     pub async fn find_mirror(
         &mut self,
         runtime: &Runtime,
@@ -54,8 +54,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Begins with the copies, where the cache is found to be the volume's; nothing was written to
-    /// them before.
+    /// Records the copies as in use, where the cache is the volume's; nothing was written to them
+    /// before.
     pub async fn begin(
         self,
         found: Option<Found<'a>>,
@@ -71,8 +71,8 @@ impl<'a> Wanted<'a> {
         Ok((Some(Found { described, device, superblock }), told))
     }
 
-    /// The cache, if there is to be one, and what to tell of it. By force the volume does without
-    /// one that is lost or out of date.
+    /// The cache, if there is one, and a note on it. With force the volume starts without one that is
+    /// missing or stale.
     pub async fn find(
         &self,
         description: &Description,
@@ -99,16 +99,14 @@ impl<'a> Wanted<'a> {
             }
             Err(error) if is_absent(&error) && cores.iter().all(Prepared::is_owner_clean) => {
                 let told = format!(
-                    "started without its cache, which had stopped with nothing that the array lacks \
-                     ({error}); when it comes back it is not used: `headpond cache detach` takes it off \
-                     the description"
+                    "started without its cache, which had been stopped clean ({error}); it is not used when \
+                     it is reconnected: `headpond cache detach` removes it from the description"
                 );
                 Ok((None, Some(told)))
             }
             Err(error) if is_forced && is_lost(&error) => {
-                let told = format!(
-                    "started by force without its cache: what only the cache had is lost ({error})"
-                );
+                let told =
+                    format!("started by force without its cache: its dirty data is lost ({error})");
                 Ok((None, Some(told)))
             }
             Err(error) => Err(error),
@@ -120,8 +118,8 @@ impl<'a> Wanted<'a> {
         self.device.as_ref().is_none_or(|device| !is_memory(&**device))
     }
 
-    /// The cache on the device, where it fits the core. A cache in memory is empty when a daemon
-    /// starts: it is made anew, and what it may have held is lost, as the user allowed.
+    /// The cache on the device, where it matches the cores. A cache in memory is created empty when a
+    /// daemon starts; its former contents are lost, as the user allowed.
     async fn look(
         &self,
         described: &'a CacheDescription,
@@ -168,7 +166,7 @@ impl<'a> Wanted<'a> {
         Ok((Found { described, device: device.into(), superblock }, told))
     }
 
-    /// Whether the cache has lived less long than the members say.
+    /// Whether the cache has fewer epochs than the members record.
     async fn is_older_image(
         &self,
         device: &Rc<dyn BlockDevice>,
@@ -190,7 +188,7 @@ pub(crate) fn is_memory(device: &dyn BlockDevice) -> bool {
     device.geometry().stability == Stability::LostOnPower
 }
 
-/// Whether the device of the cache is not there, cannot be used, or holds none, or an older one.
+/// Whether the device of the cache is missing, unusable, or has no cache or an older one.
 fn is_absent(error: &OpenError) -> bool {
     use headpond_cache::OpenError as Cache;
     matches!(
@@ -201,7 +199,7 @@ fn is_absent(error: &OpenError) -> bool {
     )
 }
 
-/// Whether the cache is lost, or its core went on without it or is another one.
+/// Whether the cache is missing, stale, or of another core.
 fn is_lost(error: &OpenError) -> bool {
     use headpond_cache::OpenError as Cache;
     matches!(

@@ -1,14 +1,14 @@
 //! Becoming the owner of the devices of a volume.
 //!
-//! 1. What they say is looked at. Where the last owner said that it has stopped, or is known to be
-//!    gone, nothing is to be waited for; else its records are watched, and where one moves the
-//!    volume is refused. 2. Our record is written to all devices. 3. After a while it must still be
-//!    there: of two that began at the same moment, one at most goes on.
+//! 1. Their records are read. Where the last owner recorded its stop, or is known to be gone, there
+//!    is no wait; else its records are watched, and a heartbeat on one refuses the volume. 2. Our
+//!    record is written to all devices. 3. After a wait it must still be there: of two hosts that
+//!    began at the same time, at most one continues.
 //!
-//! How long that while is: another one may have looked before our record was there, and will write
-//! its own. Whoever takes more than a quarter of the interval from looking to writing waits as long
-//! as an owner that it may have overwritten takes to notice. Where an owner fell silent, it may
-//! have begun a renewal just before our record was written, and is certain of it for a lease.
+//! Length of that wait: another host may have read before our record was there, and will write its
+//! own. A host that takes more than a quarter of the interval from reading to writing waits as long
+//! as an owner that it may have overwritten takes to notice. An owner without heartbeat may have
+//! begun a renewal just before our record was written, and relies on it for a lease.
 
 use super::flushed_positions::FlushedPositions;
 use super::record::{Found, Host, OwnerRecord, Process};
@@ -19,11 +19,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A record that cannot be read says nothing of how often it is written.
+/// Assumed for a record that cannot be read.
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// Who wants to open a volume.
+/// The host and process that open a volume.
 #[derive(Clone)]
 pub struct Claimant {
     pub host: Host,
@@ -31,20 +31,20 @@ pub struct Claimant {
     pub token: Uuid,
     /// Whether a process of this boot of this host is still there.
     pub is_running: Rc<dyn Fn(Process) -> bool>,
-    /// Is told when an owner is watched that may be there no more.
+    /// Called when an owner is watched that may be gone.
     pub watch: Option<ClaimWatch>,
 }
 
-/// Is told of the owner that is watched.
+/// Called with the owner that is watched.
 pub type ClaimWatch = Rc<dyn Fn(&Watching)>;
 
-/// An owner that said nothing when it went, or is still there.
+/// An owner that did not record a stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watching {
     pub volume: String,
-    /// What people call its host.
+    /// Name of its host.
     pub host: String,
-    /// A volume that is silent for so long is taken over.
+    /// A volume without heartbeat for so long is taken over.
     pub at_most: Duration,
 }
 
@@ -52,13 +52,13 @@ pub struct Watching {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     #[error(
-        "{volume} is in use on {host}, whose record on {device} moves: stop it there first (`headpond stop \
-         {volume}`); should that machine be gone, its record stands still, and a start takes over"
+        "{volume} is in use on {host}, whose heartbeat on {device} is running: stop it there first \
+         (`headpond stop {volume}`); if that host has failed, its heartbeat stops, and a start takes over"
     )]
     InUse { volume: String, host: String, device: DeviceName },
     #[error(
-        "{volume} was opened on {host} at the same moment, its record is on {device}: start it on \
-         one of the two, once the other has stopped"
+        "{volume} was opened on {host} at the same time, its record is on {device}: start it on one of \
+         the two, once it is stopped on the other"
     )]
     Contested { volume: String, host: String, device: DeviceName },
 }

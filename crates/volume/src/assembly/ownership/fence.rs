@@ -1,14 +1,14 @@
-//! What lets a volume reach its devices for as long as it is certain to be their owner.
+//! The fence: passes requests to the devices while the ownership is certain.
 //!
-//! A renewal counts from when it began to read what the device says. The owner is certain for
-//! [`LEASE_INTERVALS`] from then on; whoever wants to take over waits for longer. Once that time is
-//! over, by a device or a process that was stopped for a while, nothing passes before every device
-//! that answers has been looked at again.
+//! A renewal counts from when it began to read the record. The owner is certain for
+//! [`LEASE_INTERVALS`] from then on; a host that takes over waits for longer. Once that time is
+//! over, by a stalled device or process, no request passes before every responding device has been
+//! read again.
 //!
 //! **Invariants**
-//! - Nothing reaches a device after another owner's record was found on any of them.
-//! - What a volume was merely shown, it does not say it owns: a device is the volume's from the
-//!   first write on that passes, or where a start has found it to be.
+//! - No request reaches a device after another owner's record was found on any of them.
+//! - A device is owned from the first write on that passes, or where a start has found its label;
+//!   not merely because it was given to the volume.
 
 use super::flushed_positions::FlushedPositions;
 use super::record::{Found, OwnerRecord};

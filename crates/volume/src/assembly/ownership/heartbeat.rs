@@ -1,8 +1,7 @@
-//! Saying on each device, again and again, that the owner is there.
+//! The heartbeat: renewing the owner's record on each device.
 //!
-//! Every device has a task of its own, so that one that hangs holds up no other. Each time it reads
-//! what the device says before it writes: an owner that was stopped for a while finds its successor
-//! there, and writes nothing.
+//! Every device has a task of its own, so that one that hangs delays no other. It reads the record
+//! before each write: an owner that was stalled finds its successor there, and writes nothing.
 
 use super::area;
 use super::fence::{Beat, Fence, Guarded};
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 const STOP_POLL: Duration = Duration::from_millis(1);
 
-/// Keeps the record of a device alive as long as somebody has the device.
+/// Renews the record of a device as long as the device is in use.
 pub(super) fn begin(fence: &Fence, device: Weak<Guarded>) {
     let (runtime, interval) = (fence.runtime.clone(), fence.me.interval());
     let mut due = runtime.now() + interval;
@@ -33,7 +32,7 @@ pub(super) fn begin(fence: &Fence, device: Weak<Guarded>) {
     }));
 }
 
-/// Says on every device that there is no owner any more: any other may begin at once.
+/// Records on every device that there is no owner: another host may start without a wait.
 pub(super) async fn release(fence: &Fence) {
     fence.is_stopping.set(true);
     let until = fence.runtime.now() + fence.me.interval();
@@ -42,14 +41,14 @@ pub(super) async fn release(fence: &Fence) {
             fence.runtime.sleep(STOP_POLL).await;
         }
         if device.is_beating.get() {
-            // It hangs, and what hangs must not keep a stop waiting; its record falls silent.
+            // It hangs, and must not delay a stop; its heartbeat ends.
             continue;
         }
         if let Ok(found) = area::look(&*device.inner, fence.me.volume).await
             && !is_anothers(fence, &found)
         {
             let released = OwnerRecord { is_held: false, ..fence.record_after(&found) };
-            // Where that fails, whoever comes next finds a silent record.
+            // Where that fails, the next owner waits for the heartbeat.
             let _ = area::write(&*device.inner, &released, &found, RequestFlags::FUA).await;
         }
     }
@@ -64,7 +63,7 @@ async fn beat(device: &Rc<Guarded>) -> Result<Beat, DeviceError> {
         Found::Record(record) if is_known && is_anothers(fence, &found) => {
             fence.lose(record.clone());
         }
-        // Somebody may be writing it just now.
+        // It may be being written.
         Found::Unreadable(_) if is_known => return Ok(Beat::Unsure),
         _ => {}
     }

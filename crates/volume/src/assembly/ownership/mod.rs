@@ -1,20 +1,20 @@
-//! Who has a volume open: one process of one host.
+//! Ownership of a volume: one process of one host has it open.
 //!
-//! Locks of the operating system keep two processes of one host apart, and know nothing of another
-//! host that reaches the same disks. So the owner of a volume says on every device that it is there
-//! ([`record`]), again and again ([`heartbeat`]). Whoever opens the volume looks first
-//! ([`claim`]), and an owner that was stopped for too long reaches its devices no more before it
-//! knows that nobody has taken over meanwhile ([`fence`]). Decision 0026.
+//! Locks of the operating system separate processes of one host, but not of several hosts that
+//! share disks. So the owner of a volume writes a record on every device ([`record`]), and renews
+//! it ([`heartbeat`]). A start reads these first ([`claim`]), and an owner that was stalled for too
+//! long is fenced until it has checked that no other host has taken over ([`fence`]). Decision
+//! 0026.
 //!
 //! **Invariants**
-//! - A volume without a claimant, or whose description says so, has none of this: no device is
-//!   asked anything more than without.
+//! - A volume without a claimant, or whose description disables this, has none of it: no device
+//!   gets further requests.
 //! - Nothing is written to a device that was not found to be the volume's.
 //!
 //! **Not here**: which host this is; the caller knows.
 //!
 //! **Source**: the activity test of ZFS (`multihost`, `mmp.c`). Ours waits for a lease instead of a
-//! random delay, and keeps requests back while it is late instead of suspending afterwards.
+//! random delay, and holds requests while a renewal is late instead of suspending afterwards.
 
 mod area;
 mod claim;
@@ -38,10 +38,10 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// An owner is certain for so many intervals since it last looked.
+/// An owner is certain for so many intervals since its last renewal.
 const LEASE_INTERVALS: u32 = 3;
-/// Whoever wants to take over watches for so many. What an owner has sent to a device by the end of
-/// its lease has arrived there by then.
+/// A host that takes over watches for so many. Requests that an owner sent by the end of its lease
+/// have arrived by then.
 const WATCH_INTERVALS: u32 = 4;
 const _: () = assert!(WATCH_INTERVALS > LEASE_INTERVALS);
 
@@ -49,12 +49,12 @@ const _: () = assert!(WATCH_INTERVALS > LEASE_INTERVALS);
 #[derive(Clone, Default)]
 pub(crate) struct Ownership(Option<Rc<Fence>>);
 
-/// How sure a volume is of its devices.
+/// State of the ownership.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum OwnerState {
     Held,
-    /// Requests wait until the devices have been looked at again.
+    /// Requests wait until the devices have been read again.
     Late,
     /// Another host has taken over: nothing is written any more.
     Lost {
@@ -135,19 +135,19 @@ impl Ownership {
         self.0.as_ref().is_some_and(|fence| fence.is_lost())
     }
 
-    /// Nobody has the volume open any more. Requests must have ended.
+    /// Releases the volume. Requests must have ended.
     pub async fn release(&self) {
         if let Some(fence) = self.0.as_ref().filter(|fence| !fence.is_lost()) {
             heartbeat::release(fence).await;
         }
     }
 
-    /// What the devices said that this cache had promised; `None` where they are not asked.
+    /// Flushed positions of this cache on the devices; `None` without ownership.
     pub fn flushed_positions_recorded(&self, cache: Uuid) -> Option<FlushedPositions> {
         self.0.as_ref().map(|fence| FlushedPositions::of(cache, &fence.told))
     }
 
-    /// Has the devices say from now on what the cache has promised, and say it now, stably.
+    /// Records the flushed positions of the cache on the devices from now on, and now, stably.
     pub async fn tell_promises(&self, source: impl Fn() -> FlushedPositions + 'static) {
         if let Some(fence) = &self.0 {
             fence.flushed_positions.replace(Some(Box::new(source)));
@@ -162,8 +162,8 @@ impl Ownership {
     }
 }
 
-/// The devices that say that they are this volume's. One that cannot be read, or not by the
-/// deadline of members, counts as absent from now on: it may answer yet, and name another owner.
+/// The devices labelled as this volume's. One that cannot be read, or not within the timeout of
+/// members, counts as missing from now on: it may complete late, and name another owner.
 async fn belonging(
     runtime: &Runtime,
     description: &Description,

@@ -1,4 +1,4 @@
-//! What of an array can be changed while it runs.
+//! Settings of an array that can be changed online.
 
 use super::{SettingChange, SettingError};
 use crate::Size;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct ArraySettings {
     /// How long a write of a sequential stream waits for the rest of its stripe.
     pub merge_wait_us: MergeWaitSetting,
-    /// Most that waits so at a time.
+    /// Most bytes that wait so at a time.
     pub merge_max: Size,
     /// After which a read of a member is reconstructed from its peers.
     #[serde(alias = "member_patience_ms")]
@@ -25,7 +25,7 @@ pub struct ArraySettings {
     /// Timeouts of reads within ten minutes after which a member is failed.
     #[serde(alias = "member_late_max")]
     pub member_timeouts_max: TimeoutsMax,
-    /// What the requests of all clients hold in memory at most.
+    /// Memory limit for the requests of all clients.
     pub client_memory: ClientMemory,
 }
 
@@ -121,12 +121,12 @@ impl ArraySettings {
         array.set_deadlines(self.deadlines());
     }
 
-    /// Nothing where members are waited for however long it takes.
+    /// `None` without timeouts.
     pub(crate) fn deadlines(&self) -> Option<Deadlines> {
         let time = |WaitMs { 0: millis }| millis.map(Duration::from_millis);
         let (read, deadline) = (time(self.member_read_timeout_ms), time(self.member_timeout_ms));
         let timeouts_max = self.member_timeouts_max.0.map(|times| times as u32);
-        // Who is given up is not waited for any longer.
+        // Reads do not wait longer than the timeout of the member.
         let read = read.map(|read| deadline.map_or(read, |deadline| read.min(deadline)));
         (read.is_some() || deadline.is_some()).then_some(Deadlines { read, deadline, timeouts_max })
     }

@@ -1,5 +1,4 @@
-//! What there is to set, and what each setting takes: for whoever looks, and for who made a
-//! mistake.
+//! The settings and their values, for listings and error messages.
 
 use super::array::{CLIENT_MEMORY, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, TIMEOUTS_MAX, WAIT_MS};
 use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};

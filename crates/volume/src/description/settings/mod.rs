@@ -37,12 +37,12 @@ pub struct CacheSettings {
     pub bypass: BypassPolicy,
     pub readahead: Readahead,
     pub fallback: FallbackConfig,
-    /// Tell the cache device which of its segments are not needed.
+    /// Discard unused segments of the cache device.
     pub discard: bool,
     pub checkpoint: Checkpoints,
 }
 
-/// How often the cache notes what an open after an unclean stop needs.
+/// How often the cache writes a checkpoint for recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Checkpoints {
@@ -99,8 +99,8 @@ impl CacheSettings {
     /// These settings with some of them changed, in order.
     ///
     /// # Errors
-    /// At the first for which there is no setting, or whose value does not fit it; the text says
-    /// what there is. Those of a tier are no settings of a cache.
+    /// At the first unknown setting or invalid value; the text lists what is possible. Settings of a
+    /// tier are not settings of a cache.
     pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
         changes.iter().try_fold(self.clone(), |settings, change| settings.with(change))
     }
@@ -165,7 +165,7 @@ impl TierSettings {
     }
 }
 
-/// Memory holds nothing that nothing else has, unless that is wanted.
+/// Memory has no dirty data, unless that is set.
 impl Default for TierSettings {
     fn default() -> Self {
         let CacheSettings { cleaning, promotion, eviction, .. } = CacheSettings::default();
@@ -174,7 +174,7 @@ impl Default for TierSettings {
 }
 
 impl SettingError {
-    /// In the words of whoever sets it: with the prefix.
+    /// With the prefix, as the user wrote it.
     fn of_tier(self) -> Self {
         match self {
             Self::Key { key, known } if key.contains('.') => {

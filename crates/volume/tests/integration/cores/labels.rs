@@ -235,6 +235,6 @@ fn a_cache_is_refused_where_cores_are_missing_exchanged_or_went_on_alone() {
         let forced = OpenOptions { tolerance: Tolerance::Forced, ..careful() };
         let volume = Volume::open(&runtime, &fewer, devices, forced).await.unwrap();
         assert!(volume.status().cache.is_none());
-        assert!(volume.warnings().iter().any(|told| told.contains("only the cache had is lost")));
+        assert!(volume.warnings().iter().any(|told| told.contains("its dirty data is lost")));
     });
 }

@@ -106,7 +106,7 @@ fn a_copy_whose_filling_is_paused_is_not_said_to_be_on_its_way() {
         runtime.sleep(Duration::from_secs(9)).await;
         let told = volume.status().warnings;
         assert_eq!(active(&volume), 1);
-        assert!(told.iter().any(|it| it.contains("that is paused")), "{told:?}");
+        assert!(told.iter().any(|it| it.contains("of the cache is paused")), "{told:?}");
         volume.pause_background(Some(CACHE_COPIES), false).unwrap();
         until_whole(&rig, &volume).await;
     });
