@@ -1,17 +1,17 @@
-//! The judge at work: whole volumes in virtual time, with faults and power cuts, thousands of them.
+//! The swarm: thousands of simulated volumes in virtual time, with faults and power cuts.
 //!
-//! 1. A seed draws a [`Topology`]: level, members, strips, cache, slices; 2. the volume lives
+//! 1. A seed draws a [`Topology`]: level, members, strips, cache, slices; 2. the volume runs
 //!    several lives, each with a workload, commands in the middle and faults inside the contract;
-//!    most end by a power cut or a killed program; 3. the witness judges every read of every life,
-//!    and whatever fails without a fault that explains it is an offence as well; 4. after a clean
-//!    stop a copy of the disks is opened without as many members as may be lost, so that the
-//!    redundancy is judged too.
-//! 5. Beside that, [`enumerate`] goes through all short workloads and all their cuts.
+//!    most end by a power cut or a killed program; 3. the witness verifies every read of every life,
+//!    and any failure without a fault that explains it is an offence as well; 4. after a clean
+//!    shutdown a copy of the disks is opened without as many members as the redundancy covers, so
+//!    that the redundancy is verified too.
+//! 5. Besides, [`enumerate`] runs all short workloads with all their cuts.
 //!
 //! **Invariants**
-//! - A seed tells one story, on every machine.
+//! - A seed gives the same run on every machine.
 //! - What a case may expect of the volume follows from the faults that were applied, never from
-//!   what the engine says of itself.
+//!   what the engine reports.
 //!
 //! **Not here**: the oracle (`headpond-witness`), the disks (`headpond-sim`).
 

@@ -11,35 +11,35 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Breaks whole volumes in virtual time and judges what they return.
+/// Runs volumes in virtual time with injected faults, and verifies their reads.
 #[derive(Parser)]
 #[command(name = "cargo xtask swarm", bin_name = "cargo xtask swarm", version)]
 struct Arguments {
-    /// First seed; the others follow it. Drawn from the clock where it is left out.
+    /// First seed; the others follow it. Default: from the clock.
     #[arg(long)]
     seed: Option<u64>,
-    /// Ends after so many minutes.
+    /// Stop after this many minutes.
     #[arg(long, default_value_t = 2.0)]
     minutes: f64,
-    /// Ends after so many cases, however long that takes.
+    /// Stop after this many cases, without a time limit.
     #[arg(long)]
     cases: Option<u64>,
-    /// Tells the whole story of one seed.
+    /// Replay one seed, with a log of every step.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seed", "cases"])]
     replay: Option<u64>,
-    /// Goes through all workloads of up to so many operations, cut at every write, in every mode.
+    /// Run all workloads of up to this many operations, cut at every write, in every mode.
     #[arg(long, value_name = "OPERATIONS", conflicts_with_all = ["seed", "cases", "replay"])]
     enumerate: Option<usize>,
-    /// Plays the named scenarios of the fault table, and prints the table.
+    /// Run the scenarios of the fault table, and print the table.
     #[arg(long, conflicts_with_all = ["seed", "cases", "replay", "enumerate"])]
     scenarios: bool,
-    /// Goes on after a failure.
+    /// Continue after a failure.
     #[arg(long)]
     keep_going: bool,
-    /// Prints the totals as JSON.
+    /// Print the totals as JSON.
     #[arg(long)]
     json: bool,
-    /// The commit that is judged, for the reports.
+    /// The commit under test, for the reports.
     #[arg(long, hide = true, default_value = "unknown")]
     commit: String,
 }
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 fn play_all(all: &[Scenario]) -> ExitCode {
     let broken = play(all);
     summary::print_table(&broken);
-    println!("{} scenarios, {} of them broken", all.len(), broken.len());
+    println!("{} scenarios, {} of them failed", all.len(), broken.len());
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -136,5 +136,5 @@ fn report(failure: &Failure, commit: &str) {
     let seed = failure.seed;
     println!("\nfailed: seed {seed}, commit {commit}");
     println!("{}", failure.offence);
-    println!("its story: cargo xtask swarm --replay {seed}");
+    println!("replay: cargo xtask swarm --replay {seed}");
 }

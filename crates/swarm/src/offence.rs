@@ -1,8 +1,8 @@
-//! What a volume can do that it must not.
+//! Failures of a case.
 
 use headpond_witness::Verdict;
 
-/// What a volume did that it must not.
+/// A failure of a case.
 #[derive(Debug, thiserror::Error)]
 pub enum Offence {
     #[error("a read broke the contract: {0}")]
@@ -13,15 +13,15 @@ pub enum Offence {
     Refused(String),
     #[error("a command failed, and no fault explains it: {0}")]
     Command(String),
-    #[error("the core has {found} bytes, where {expected} of them were promised")]
+    #[error("the core has {found} bytes instead of {expected}")]
     Size { found: u64, expected: u64 },
     #[error("the volume could not be stopped, and no fault explains it: {0}")]
     Stop(String),
-    #[error("a life did not end in half an hour of its time, {phase}: {picture}")]
+    #[error("a life did not end within 30 min of virtual time, {phase}: {picture}")]
     Stuck { phase: &'static str, picture: String },
     #[error("the case did not end in {seconds} s of real time")]
     Endless { seconds: u64 },
-    #[error("nothing can go on: {0}")]
+    #[error("no task can continue: {0}")]
     Stalled(String),
     #[error("the case cannot be set up: {0}")]
     Setup(String),

@@ -6,17 +6,17 @@ use super::{
 };
 
 const ARRAY_FAILURES: &str = "crates/raid/tests/integration/failures.rs";
-const ARRAY_DEADLINES: &str = "crates/raid/tests/integration/patience.rs";
-const ARRAY_RESHAPE_CUTS: &str = "crates/raid/tests/integration/growth_cuts.rs";
+const ARRAY_DEADLINES: &str = "crates/raid/tests/integration/deadlines.rs";
+const ARRAY_RESHAPE_CUTS: &str = "crates/raid/tests/integration/reshape_cuts.rs";
 const ARRAY_IMAGES: &str = "crates/raid/tests/integration/images.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/integration/lives.rs";
 const ARRAY_RETURNING: &str = "crates/raid/tests/integration/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/integration/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/integration/lost_cuts.rs";
 const ARRAY_INTEGRITY: &str = "crates/raid/tests/integration/integrity.rs";
-const ARRAY_VERIFIER: &str = "crates/raid/tests/integration/voucher.rs";
+const ARRAY_VERIFIER: &str = "crates/raid/tests/integration/verifier.rs";
 const MIRROR: &str = "crates/volume/tests/integration/mirror/departures.rs";
-const VERIFY: &str = "crates/volume/tests/integration/vouch.rs";
+const VERIFY: &str = "crates/volume/tests/integration/verify_contents.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/integration/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/integration/scrub.rs";
 const ARRAY_SPARES: &str = "crates/raid/tests/integration/spares.rs";
@@ -31,7 +31,7 @@ const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
 const COMMANDS: &str = "crates/volume/tests/integration/commands.rs";
 const COMMAND_LINE: &str = "crates/headpond/tests/integration/command_line.rs";
 const FILES: &str = "crates/uring/src/file/tests.rs";
-const RESHAPE: &str = "crates/headpond/tests/integration/growth.rs";
+const RESHAPE: &str = "crates/headpond/tests/integration/reshape.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/integration/kill.rs";
 const LIFECYCLE: &str = "crates/volume/tests/integration/lifecycle.rs";
@@ -41,12 +41,12 @@ const OWNERSHIP: &str = "crates/volume/tests/integration/ownership.rs";
 const RESERVE: &str = "crates/block/tests/memory.rs";
 const SHORTAGE: &str = "crates/nbd/tests/shortage.rs";
 const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
-const PROMISES: &str = "crates/volume/tests/integration/promises.rs";
+const PROMISES: &str = "crates/volume/tests/integration/flushed_positions.rs";
 const POWER_CUTS: &str = "crates/volume/tests/integration/power_cuts.rs";
 const REPLAY: &str = "crates/cache/src/replay_tests.rs";
 const TIDY: &str = "xtask/src/tidy/calls.rs";
 const TWO_HOSTS: &str = "crates/headpond/tests/integration/two_hosts.rs";
-const VOLUME_RESHAPE_CUTS: &str = "crates/volume/tests/integration/growth_cuts.rs";
+const VOLUME_RESHAPE_CUTS: &str = "crates/volume/tests/integration/reshape_cuts.rs";
 const WITNESS: &str = "crates/witness/src/witness.rs";
 
 /// Each row with its proofs.
@@ -119,7 +119,7 @@ table! {
         scenario power::
             volume_whose_promised_blocks_are_damaged_takes_no_writes_where_that_can_be_kept;
         test PROMISES::a_device_that_keeps_its_promises_is_never_taken_for_a_liar;
-        missing "needs each flush told elsewhere: of the last second before a cut none is";
+        missing "each flush would have to be recorded elsewhere; flushes of the last second before a cut are not";
     }
     Row(6) "cut mid-stripe, all members present" {
         test POWER_CUTS::parity_is_right_soon_after_a_cut_though_nobody_asks;
@@ -156,7 +156,7 @@ table! {
         scenario power::cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty;
         test CACHE_CRASH::write_back_with_cleaner_keeps_its_promises_at_every_cut;
     }
-    Row(12) "cut after a switch of the mode, or in a detach" {
+    Row(12) "cut after a mode change, or in a detach" {
         scenario power::cut_after_a_switch_to_write_through_keeps_what_was_dirty_dirty;
         test CACHE_CRASH::switching_modes_on_the_live_slice_keeps_its_promises;
         test ENUMERATE::write_back_survives_every_cut_of_three_operations;
@@ -179,10 +179,10 @@ table! {
     Row(16) "clock jump" {
         test TIDY::each_forbidden_call_is_found_however_it_is_written;
     }
-    Row(17) "cache vanishes, all clean" {
+    Row(17) "cache lost, clean" {
         scenario cache_faults::cache_that_vanishes_clean_costs_nothing_and_the_volume_stays_online;
     }
-    Row(18) "cache vanishes, dirty" {
+    Row(18) "cache lost, dirty" {
         scenario cache_faults::
             cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only_by_force;
         scenario cache_faults::
@@ -343,7 +343,7 @@ table! {
         scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
         test INTENT::a_write_waits_until_its_mark_is_stable_and_the_next_does_not;
     }
-    Loss(2) "a command or a stop cut half-way; old mappings back after making the cache anew" {
+    Loss(2) "a command or a stop cut half-way; old mappings reappear after recreating the cache" {
         scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
         scenario starts::recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none;
         scenario changes::core_that_is_removed_leaves_the_others_what_they_had;
@@ -354,7 +354,7 @@ table! {
         test COMMANDS::a_copy_is_replaced_and_added_wherever_the_power_is_cut;
         test COMMANDS::a_cache_is_exchanged_wherever_a_write_fails;
     }
-    Loss(3) "dirty taken for clean; pass-through that loaded dirty mappings" {
+    Loss(3) "dirty data treated as clean; pass-through that loaded dirty mappings" {
         scenario power::dirty_data_stays_dirty_over_a_clean_stop_and_a_cut_after_it;
         scenario power::switch_to_pass_through_brings_no_old_mapping_back;
     }
