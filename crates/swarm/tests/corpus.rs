@@ -11,7 +11,7 @@ const FRESH_CASES: u64 = 40;
 fn tell(failures: &[Failure]) -> String {
     let one = |failure: &Failure| {
         let Failure { seed, offence, .. } = failure;
-        format!("\nseed {seed}: {offence}\nits story: cargo xtask swarm --replay {seed}")
+        format!("\nseed {seed}: {offence}\nreplay: cargo xtask swarm --replay {seed}")
     };
     failures.iter().map(one).collect()
 }
