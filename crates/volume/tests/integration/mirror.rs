@@ -167,7 +167,9 @@ fn devices_that_are_no_copies_are_set_aside_and_named() {
         let before: Vec<_> = (2..5).map(|copy| rig.image(copy)).collect();
         let volume = rig.open(&[2, 0, 3, 4]).await;
         expect(&volume, 7).await;
-        for text in ["blank is not a copy of the cache, but blank", "foreign is not", "m0 is not a copy"] {
+        for text in
+            ["blank is not a copy of the cache, but blank", "foreign is not", "m0 is not a copy"]
+        {
             assert!(warns(&volume, text), "{text}: {:?}", volume.status().warnings);
         }
         assert!((2..5).all(|copy| rig.image(copy) == before[copy - 2]), "left alone");
