@@ -405,8 +405,8 @@ impl Volume {
         end(false);
     }
 
-    /// Writes all present dirty data to the array, under read load at a rate that leaves readers two
-    /// thirds of theirs; returns the bytes that were dirty.
+    /// Writes all present dirty data to the array, under read load at a rate that leaves readers
+    /// two thirds of theirs; returns the bytes that were dirty.
     ///
     /// # Errors
     /// What stays dirty, and why.
@@ -422,8 +422,8 @@ impl Volume {
 
     /// Reads all contents of the cache device, and verifies their checksums.
     ///
-    /// # Errors
-    /// Where there is no cache, a scrub is in progress, or a damaged block could not be invalidated.
+    /// # Errors Where there is no cache, a scrub is in progress, or a damaged block could not be
+    /// invalidated.
     pub async fn scrub_cache(&self) -> Result<ScrubReport, ScrubCacheError> {
         let no_cache = || ScrubCacheError::NoCache { volume: self.description().name };
         let cached = self.cached().ok_or_else(no_cache)?;

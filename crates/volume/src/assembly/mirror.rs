@@ -332,8 +332,8 @@ pub(crate) fn is_ahead(superblock: &Superblock, generation: u64) -> bool {
     superblock.generation == generation + 1
 }
 
-/// Reads the devices that should be the copies of a cache. Others are left out; returns the notes on
-/// them.
+/// Reads the devices that should be the copies of a cache. Others are left out; returns the notes
+/// on them.
 ///
 /// # Errors
 /// Why no copy was found.

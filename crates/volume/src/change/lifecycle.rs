@@ -285,8 +285,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Detaches the cache, under load; the array has all data afterwards. Also detaches one that only
-    /// the description still names.
+    /// Detaches the cache, under load; the array has all data afterwards. Also detaches one that
+    /// only the description still names.
     ///
     /// # Errors
     /// Why not; the cache is used as before.

@@ -121,8 +121,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes a copy of a RAID 1, under load. Its device is free then. Repeated after a power cut it
-    /// completes the removal: the label of a device that the array does not know is erased.
+    /// Removes a copy of a RAID 1, under load. Its device is free then. Repeated after a power cut
+    /// it completes the removal: the label of a device that the array does not know is erased.
     ///
     /// # Errors
     /// Refusals leave the array as it was, but the copy may be failed. Where it could not be

@@ -103,7 +103,8 @@ pub struct CoreDescription {
     /// Whether the members have an intent bitmap.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub intent: bool,
-    /// Whether the members have space for checksums of blocks that a scrub verified; fixed at create.
+    /// Whether the members have space for checksums of blocks that a scrub verified; fixed at
+    /// create.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrity: bool,
     /// In any order: the superblocks have the roles.

@@ -54,8 +54,8 @@ impl fmt::Display for Broken {
 }
 
 impl Volume {
-    /// Compares the logs with their recorded flushed positions, and records these from now on. After
-    /// a loss writes are refused, unless force accepts that.
+    /// Compares the logs with their recorded flushed positions, and records these from now on.
+    /// After a loss writes are refused, unless force accepts that.
     pub(crate) async fn verify_flushed_positions(&mut self, tolerance: Tolerance) {
         let cached = self.cached();
         let cache = cached.as_ref().map_or(Uuid::nil(), |cached| cached.superblock.cache);

@@ -153,8 +153,8 @@ fn names(description: &Description) -> impl Iterator<Item = (u16, String)> {
     std::iter::once((FIRST_CORE, description.name.clone())).chain(further)
 }
 
-/// The devices of each core, by their labels; others are left to the first core, which refuses them,
-/// or reports that they cannot be read.
+/// The devices of each core, by their labels; others are left to the first core, which refuses
+/// them, or reports that they cannot be read.
 async fn by_core(
     runtime: &Runtime,
     description: &Description,
@@ -178,8 +178,8 @@ async fn by_core(
     by_core
 }
 
-/// The journals of each core, by their labels: several while they are replaced. An unlabelled one is
-/// the journal of a core that should have one.
+/// The journals of each core, by their labels: several while they are replaced. An unlabelled one
+/// is the journal of a core that should have one.
 async fn journals_by_core(
     description: &Description,
     journals: Vec<Rc<dyn BlockDevice>>,

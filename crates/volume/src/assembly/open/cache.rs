@@ -71,8 +71,8 @@ impl<'a> Wanted<'a> {
         Ok((Some(Found { described, device, superblock }), told))
     }
 
-    /// The cache, if there is one, and a note on it. With force the volume starts without one that is
-    /// missing or stale.
+    /// The cache, if there is one, and a note on it. With force the volume starts without one that
+    /// is missing or stale.
     pub async fn find(
         &self,
         description: &Description,
@@ -118,8 +118,8 @@ impl<'a> Wanted<'a> {
         self.device.as_ref().is_none_or(|device| !is_memory(&**device))
     }
 
-    /// The cache on the device, where it matches the cores. A cache in memory is created empty when a
-    /// daemon starts; its former contents are lost, as the user allowed.
+    /// The cache on the device, where it matches the cores. A cache in memory is created empty when
+    /// a daemon starts; its former contents are lost, as the user allowed.
     async fn look(
         &self,
         described: &'a CacheDescription,
