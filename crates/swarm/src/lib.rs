@@ -1,11 +1,11 @@
 //! The swarm: thousands of simulated volumes in virtual time, with faults and power cuts.
 //!
 //! 1. A seed draws a [`Topology`]: level, members, strips, cache, slices; 2. the volume runs
-//! several lives, each with a workload, commands in the middle and faults inside the contract; most
-//! end by a power cut or a killed program; 3. the witness verifies every read of every life, and
-//! any failure without a fault that explains it is an offence as well; 4. after a clean shutdown a
-//! copy of the disks is opened without as many members as the redundancy covers, so that the
-//! redundancy is verified too.
+//!    several lives, each with a workload, commands in the middle and faults inside the contract;
+//!    most end by a power cut or a killed program; 3. the witness verifies all reads of all lives,
+//!    and any failure that no fault explains is an offence as well; 4. after a clean shutdown
+//!    a copy of the disks is opened without as many members as the redundancy covers, so that the
+//!    redundancy is verified too.
 //! 5. Besides, [`enumerate`] runs all short workloads with all their cuts.
 //!
 //! **Invariants**

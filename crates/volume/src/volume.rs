@@ -422,7 +422,8 @@ impl Volume {
 
     /// Reads all contents of the cache device, and verifies their checksums.
     ///
-    /// # Errors Where there is no cache, a scrub is in progress, or a damaged block could not be
+    /// # Errors
+    /// Where there is no cache, a scrub is in progress, or a damaged block could not be
     /// invalidated.
     pub async fn scrub_cache(&self) -> Result<ScrubReport, ScrubCacheError> {
         let no_cache = || ScrubCacheError::NoCache { volume: self.description().name };

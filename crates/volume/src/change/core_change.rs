@@ -180,7 +180,8 @@ impl Volume {
     /// Adds a core, under load; the cache that is attached again gets `identity`. `keep` saves the
     /// description that names the core before it is used.
     ///
-    /// # Errors Why not, or which step failed: the volume has its actual cores and cache, and its
+    /// # Errors
+    /// Why not, or which step failed: the volume has its actual cores and cache, and its
     /// description must be saved again. The array of a core that was not added is erased.
     pub async fn add_core(
         &self,
@@ -234,7 +235,8 @@ impl Volume {
     /// on. Its array has all written data, and its devices are free. `keep` saves the description
     /// without it before, and the cache that is attached again gets `identity`.
     ///
-    /// # Errors Why not, or which step failed: the volume has its actual cores and cache, and its
+    /// # Errors
+    /// Why not, or which step failed: the volume has its actual cores and cache, and its
     /// description must be saved again.
     pub async fn remove_core(
         &self,

@@ -98,8 +98,9 @@ pub enum SettingError {
 impl CacheSettings {
     /// These settings with some of them changed, in order.
     ///
-    /// # Errors At the first unknown setting or invalid value; the text lists what is possible.
-    /// Settings of a tier are not settings of a cache.
+    /// # Errors
+    /// At the first unknown setting or invalid value; the text lists what is possible. Settings of
+    /// a tier are not settings of a cache.
     pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
         changes.iter().try_fold(self.clone(), |settings, change| settings.with(change))
     }
