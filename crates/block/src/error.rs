@@ -55,7 +55,7 @@ struct Failure {
 /// What happened on the device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    #[error("{range} lie beyond its end at {size_bytes}")]
+    #[error("{range} are past its end at {size_bytes}")]
     OutOfRange { range: ByteRange, size_bytes: u64 },
     #[error("{range} are not aligned to its blocks of {logical_block_bytes} bytes")]
     Misaligned { range: ByteRange, logical_block_bytes: u32 },
@@ -65,7 +65,7 @@ pub enum Cause {
     Corrupt { offset: u64, expected: u64, found: u64 },
     #[error("is gone")]
     Gone,
-    #[error("no answer within {after:?}")]
+    #[error("timed out after {after:?}")]
     Timeout { after: Duration },
     #[error("no space left")]
     NoSpace,

@@ -8,23 +8,23 @@ use uuid::Uuid;
 /// Why a device cannot be made a cache. Nothing usable was written.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    #[error("{device} is too small for a cache: {found_bytes} bytes, {needed_bytes} are needed")]
+    #[error("{device} is too small for a cache: {found_bytes} bytes, {needed_bytes} are required")]
     TooSmall { device: DeviceName, found_bytes: u64, needed_bytes: u64 },
     #[error(
-        "{asked_bytes} bytes of {device} are too few for a cache: {needed_bytes} are needed; ask for \
-         more of it, or for all by naming no size"
+        "{asked_bytes} bytes of {device} are too few for a cache, which requires {needed_bytes}: \
+        give a larger size, or none to use the whole device"
     )]
     TooLittle { device: DeviceName, asked_bytes: u64, needed_bytes: u64 },
     #[error(
-        "{device} has {found_bytes} bytes, and not the {asked_bytes} that were asked for: ask for \
-         less, or for all by naming no size"
+        "{device} has {found_bytes} bytes, fewer than the {asked_bytes} requested: give a smaller \
+        size, or none to use the whole device"
     )]
     BeyondDevice { device: DeviceName, found_bytes: u64, asked_bytes: u64 },
     #[error("{device} is too large for {slices} slices; use more slices")]
     TooLarge { device: DeviceName, slices: usize },
     #[error(
-        "{device} has logical blocks of {logical_block_bytes} bytes, and a cache writes units of \
-         {unit_bytes}: format it with smaller ones"
+        "{device} has logical blocks of {logical_block_bytes} bytes, larger than the cache's write \
+        unit of {unit_bytes}: format it with smaller blocks"
     )]
     LogicalBlock { device: DeviceName, logical_block_bytes: u32, unit_bytes: u32 },
     #[error("{slices} slices: a cache has 1 to 64")]
@@ -40,14 +40,14 @@ pub enum CreateError {
 /// Why a cache cannot be used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("{device} carries no cache: {source}")]
+    #[error("{device} has no cache: {source}")]
     NoCache { device: DeviceName, source: FormatError },
     #[error("{device}: no usable copy of the header of slice {slice}: {source}")]
     NoSlice { device: DeviceName, slice: u16, source: FormatError },
     #[error(
-        "{device}: the newest header of slice {slice} that can be read is of epoch {found}, but its \
-         log has records of epoch {expected}: a newer header is damaged, and without it the slice \
-         would go back to an older state"
+        "{device}: the newest readable header of slice {slice} is of epoch {found}, but its log has \
+        records of epoch {expected}: a newer header is damaged, and without it the slice would be \
+        rolled back"
     )]
     StaleHeader { device: DeviceName, slice: u16, expected: u64, found: u64 },
     #[error("{device}: the checkpoint of slice {slice} is damaged: {detail}")]
@@ -58,29 +58,30 @@ pub enum OpenError {
     ForeignVolume { device: DeviceName, expected: Uuid, found: Uuid },
     #[error(
         "{device} has generation {found}, but its core has {expected}: the core was changed without \
-         this cache, whose contents are out of date"
+         this cache, whose contents are stale"
     )]
     Generation { device: DeviceName, expected: u64, found: u64 },
-    #[error("{device} was made for a core of {expected_bytes} bytes, this one has {found_bytes}")]
+    #[error(
+        "{device} was created for a core of {expected_bytes} bytes, this one has {found_bytes}"
+    )]
     CoreSize { device: DeviceName, expected_bytes: u64, found_bytes: u64 },
-    #[error("{device} has {found_bytes} bytes, the cache was made for {expected_bytes}")]
+    #[error("{device} has {found_bytes} bytes, the cache was created for {expected_bytes}")]
     DeviceSize { device: DeviceName, expected_bytes: u64, found_bytes: u64 },
     #[error("{device}: the cache has no slice {slice}")]
     SliceIndex { device: DeviceName, slice: u16 },
     #[error(
-        "{device} loses its contents with the power, so write-back is refused; use write-through, or \
-         allow it expressly"
+        "{device} is volatile, so write-back is refused: use write-through, or allow it explicitly"
     )]
     Volatile { device: DeviceName },
     #[error(
-        "{device}: {records} records that a flush promised are missing, and what they held is not \
-         known: the device lost flushed data"
+        "{device}: {records} flushed records are missing, and their contents are unknown: the \
+        device lost flushed data"
     )]
     LostRecords { device: DeviceName, records: u64 },
     #[error(
-        "{device}: of {} blocks that the core should hold as they are here it holds {} otherwise, the first at \
-         byte {}: something else wrote to it while the volume was stopped, or it lost what it had been given, and \
-         the {dirty_blocks} dirty blocks here may be older than what is there now",
+        "{device}: of {} cached blocks compared with the core {} differ, the first at byte {}: the \
+        core was written past the volume while it was stopped, or lost written data, and the \
+        {dirty_blocks} dirty blocks here may be older than its data",
         sampled.compared,
         sampled.differing.len(),
         sampled.differing.first().map_or(0, |block| block.range(1).start())
@@ -93,8 +94,8 @@ pub enum OpenError {
         was_clean: bool,
     },
     #[error(
-        "{device}: no memory for what is kept of such a cache, {needed_bytes} bytes: use longer lines (`line`), \
-         a smaller cache, or give this process more"
+        "{device}: not enough memory for the metadata of this cache, {needed_bytes} bytes: use \
+        longer lines (`line`), a smaller cache, or give this process more memory"
     )]
     NoMemory { device: DeviceName, needed_bytes: u64 },
     #[error("the cache and its core cannot be used together: {detail}")]
@@ -107,13 +108,15 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum ModeError {
     #[error(
-        "{device} loses its contents with the power, and this mode keeps the only copy of new data there: \
-         use write-through, or replace the device with itself and allow it there (--force)"
+        "{device} is volatile, and this mode keeps the only copy of new data there: use \
+        write-through, or replace the device with itself and allow it there (--force)"
     )]
     Volatile { device: DeviceName },
     #[error("{device} failed; the cache stays in pass-through")]
     Failed { device: DeviceName },
-    #[error("no memory for this eviction policy, {needed_bytes} bytes: the one before stays")]
+    #[error(
+        "not enough memory for this eviction policy, {needed_bytes} bytes: the policy is unchanged"
+    )]
     NoMemory { needed_bytes: u64 },
 }
 

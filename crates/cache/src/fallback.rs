@@ -51,7 +51,7 @@ impl TryFrom<Unchecked> for FallbackConfig {
     fn try_from(unchecked: Unchecked) -> Result<Self, String> {
         let Unchecked { errors, window_s } = unchecked;
         let refuse = |name, found, least, most| {
-            format!("fallback.{name} = {found} is not possible: it goes from {least} to {most}")
+            format!("fallback.{name} = {found} is out of range: {least} to {most}")
         };
         if errors > ERRORS_MAX {
             return Err(refuse("errors", errors, 0, ERRORS_MAX));

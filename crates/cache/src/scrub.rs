@@ -43,7 +43,7 @@ pub struct ScrubReport {
 /// Why a scrub ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ScrubError {
-    #[error("a scrub of this cache is under way")]
+    #[error("a scrub of this cache is already running")]
     Busy,
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -35,16 +35,16 @@ impl Facts {
 fn disagreement(kernel: &KernelFacts, own: &OwnFacts) -> Option<&'static str> {
     match (kernel.write_cache.value()?, own.write_cache.value()?) {
         (false, CacheState::On) => Some(
-            "the drive's write cache is on, and the kernel believes that there is none: it sends no \
-             flushes, and a power cut can lose what was flushed",
+            "the drive's write cache is on, but the kernel assumes that there is none: it sends no \
+            flushes, and a power cut can lose flushed data",
         ),
         (true, CacheState::Off) => Some(
-            "the drive's write cache is off, and the kernel believes that it is on: it sends flushes \
-             that the drive does not need, which costs time and no data",
+            "the drive's write cache is off, but the kernel assumes that it is on: it sends \
+            unnecessary flushes, which costs time but no data",
         ),
         (true, CacheState::Absent) => Some(
-            "the drive has no volatile write cache, and the kernel believes that it has: it sends \
-             flushes that the drive does not need, which costs time and no data",
+            "the drive has no volatile write cache, but the kernel assumes that it has one: it \
+            sends unnecessary flushes, which costs time but no data",
         ),
         (true, CacheState::On) | (false, CacheState::Off | CacheState::Absent) => None,
     }

@@ -19,7 +19,9 @@ pub enum HookError {
     Empty,
     #[error("the hook has no {{value}}: it would do the same for on and off")]
     NoValue,
-    #[error("the hook has {0}, which is none of {{device}}, {{setting}} and {{value}}")]
+    #[error(
+        "the hook has the unknown placeholder {0}; known: {{device}}, {{setting}} and {{value}}"
+    )]
     UnknownPlace(String),
     #[error(
         "the hook has a quote or a backslash: it is split at spaces and run without a shell; put what \
@@ -28,7 +30,7 @@ pub enum HookError {
     Quoted,
     #[error("{program} cannot be run: {source}")]
     Start { program: String, source: io::Error },
-    #[error("{program} ends with {status}: what it has done is for its maker's manual to say")]
+    #[error("{program} failed with {status}: what it has changed is unknown; see its manual")]
     Failed { program: String, status: ExitStatus },
 }
 

@@ -93,7 +93,7 @@ impl Drive {
     fn vendor(&self) -> Fact<String> {
         match self.protocol.speaks_scsi() {
             true => self.text(&["device/vendor"]),
-            false => Fact::unknown("only SCSI has a word for it"),
+            false => Fact::unknown("only SCSI reports it"),
         }
     }
 
@@ -130,14 +130,14 @@ impl Drive {
 
     fn rotations_per_minute(&self) -> Fact<u32> {
         if !self.protocol.speaks_scsi() {
-            return Fact::unknown("only SCSI and SATA drives say it");
+            return Fact::unknown("only SCSI and SATA drives report it");
         }
         let page = "device/vpd_pgb1";
         let read = self.node.attribute_bytes(page);
         match read.as_deref().and_then(vpd::rotation) {
             Some(vpd::Rotation::PerMinute(rpm)) => Fact::known(rpm, self.place(page)),
             Some(vpd::Rotation::None) => Fact::known(0, self.place(page)),
-            None => Fact::unknown(format!("{} is missing or says nothing", self.place(page))),
+            None => Fact::unknown(format!("{} is missing or empty", self.place(page))),
         }
     }
 

@@ -51,7 +51,7 @@ impl Drive {
             Some("write through") => Fact::known(CacheState::Off, place),
             _ => Fact::unknown(AskError::NotOffered { place }.to_string()),
         };
-        let silent = "virtio has no word for it";
+        let silent = "virtio does not report it";
         OwnFacts { write_cache: state, ..nothing(silent) }
     }
 }
@@ -82,7 +82,7 @@ fn of_nvme(
             Err(error) => Fact::unknown(error.to_string()),
         },
     };
-    let silent = "NVMe has no word for it";
+    let silent = "NVMe does not report it";
     OwnFacts {
         write_cache: state,
         can_save: Fact::known(identify.can_save, "identify controller, ONCS bit 4"),
@@ -122,7 +122,7 @@ fn of_scsi(
 fn supports(is: bool, bit: &str) -> Fact<bool> {
     match is {
         true => Fact::known(true, format!("{INQUIRY_PAGE}, {bit}")),
-        false => Fact::unknown(format!("{INQUIRY_PAGE}, {bit} is 0, which leaves it open")),
+        false => Fact::unknown(format!("{INQUIRY_PAGE}, {bit} is 0: not reported")),
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
         let on = of_nvme(identify(), || Ok(true));
         assert_eq!(on.write_cache, Fact::known(CacheState::On, "Get Features 06h"));
         let unknown = of_nvme(identify(), || Err(refused()));
-        let why = "the drive's answer to a command makes no sense";
+        let why = "the drive's reply to a command is malformed";
         assert_eq!(unknown.write_cache, Fact::unknown(why));
         assert_eq!(of_nvme(Err(refused()), || Ok(true)).can_save, Fact::unknown(why));
     }

@@ -101,7 +101,7 @@ fn hint(says: impl Into<String>, evidence: &str) -> Option<Hint> {
 
 fn declared(own: &OwnFacts) -> Option<Hint> {
     let (CacheState::Absent, source) = known(&own.write_cache)? else { return None };
-    hint("no volatile write cache: it is protected, or there is none", source)
+    hint("no volatile write cache: protected, or absent", source)
 }
 
 fn non_volatile(own: &OwnFacts) -> Option<Hint> {
@@ -111,7 +111,7 @@ fn non_volatile(own: &OwnFacts) -> Option<Hint> {
 
 fn volatile(own: &OwnFacts) -> Option<Hint> {
     let (true, source) = known(&own.volatile_cache)? else { return None };
-    hint("the drive has a volatile cache, and needs flushes while it is on", source)
+    hint("the drive has a volatile cache, and requires flushes while it is on", source)
 }
 
 fn family_of(kernel: &KernelFacts) -> Option<Hint> {
@@ -126,8 +126,8 @@ fn controller(kernel: &KernelFacts) -> Option<Hint> {
     let (driver, source) = known(&kernel.driver)?;
     let is_raid = RAID_DRIVERS.contains(&driver.as_str());
     let says = format!(
-        "{driver} drives RAID controllers: what is said here is of its volume; whether its cache has \
-         a battery, and what the drives below it do, only its own tool knows"
+        "{driver} is a RAID controller's driver: these facts are of its volume; only its own tool \
+        reports whether its cache has a battery, and the state of its drives"
     );
     is_raid.then(|| hint(says, source)).flatten()
 }

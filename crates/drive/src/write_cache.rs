@@ -56,7 +56,7 @@ impl fmt::Display for Setting {
 impl fmt::Display for CacheState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Absent => "none that is volatile",
+            Self::Absent => "absent or non-volatile",
             Self::Off => "off",
             Self::On => "on",
         })

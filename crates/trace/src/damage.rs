@@ -71,7 +71,7 @@ impl DamageKind {
             DamageKind::Overlong => "overlong lines",
             DamageKind::Foreign => "foreign bytes",
             DamageKind::Version => "records of an unknown version",
-            DamageKind::Truncated => "records cut off",
+            DamageKind::Truncated => "truncated records",
             DamageKind::Checksum => "blocks with a wrong checksum",
             DamageKind::Unfinished => "ends missing",
         }

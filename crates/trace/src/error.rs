@@ -23,21 +23,22 @@ pub enum TraceError {
     Empty { name: String },
 
     #[error(
-        "{name}: not a trace format known here; it starts with {found}. Known: {}; each plain, gzip, zstd or xz. \
-         If it is one of these, --format NAME says so",
+        "{name}: not a known trace format; it starts with {found}. Known: {}; each plain, gzip, \
+        zstd or xz. \
+         If it is one of these, give --format NAME",
         known_formats()
     )]
     Unrecognised { name: String, found: String },
 
     #[error(
-        "{name}: may be {}, and its beginning does not tell which: say so with --format NAME",
+        "{name}: may be {}, and its beginning does not distinguish them: choose with --format NAME",
         either(candidates)
     )]
     Ambiguous { name: String, candidates: Vec<TraceFormat> },
 
     #[error(
-        "{name}: {} tells {}, only which blocks were asked for; `headpond analyze` says how they are reused, \
-         `trace stats` and `trace convert` take it, and here requests are needed",
+        "{name}: {} records {}, only the requested blocks; `headpond analyze` reports their reuse, \
+        `trace stats` and `trace convert` accept it, but requests are required here",
         format.words(),
         lacks.words()
     )]
@@ -46,12 +47,12 @@ pub enum TraceError {
     #[error("{name}: is no {}: {why}", format.words())]
     NotThat { name: String, format: TraceFormat, why: &'static str },
 
-    #[error("{name}: holds several traces ({traces}): name one of them")]
+    #[error("{name}: contains several traces ({traces}): name one of them")]
     SeveralTraces { name: String, traces: String },
 
     #[error(
-        "{name}: has more than {} MiB of queues, which would have to be in memory to be joined: unpack it and \
-         name its folder",
+        "{name}: has more than {} MiB of queues, which must fit in memory to be merged: unpack it \
+        and name its folder",
         bytes_max >> 20
     )]
     Oversized { name: String, bytes_max: u64 },
@@ -75,7 +76,8 @@ pub enum TraceError {
     },
 
     #[error(
-        "{name}: truncated {format}: {part} at {at} needs {needed_bytes} bytes, only {available_bytes} are left"
+        "{name}: truncated {format}: {part} at {at} needs {needed_bytes} bytes, only \
+        {available_bytes} are left"
     )]
     Truncated {
         name: String,
@@ -87,7 +89,8 @@ pub enum TraceError {
     },
 
     #[error(
-        "{name}: recording was not finished: no end block at {at} ({records} records before it are good; read \
+        "{name}: recording was not finished: no end block at {at} ({records} records before it are \
+        good; read \
          it leniently to use them)"
     )]
     Unfinished { name: String, at: Position, records: u64 },

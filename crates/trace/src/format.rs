@@ -161,7 +161,7 @@ impl FromStr for TraceFormat {
 impl fmt::Display for UnknownFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = TraceFormat::ALL.map(TraceFormat::name).join(", ");
-        write!(f, "no trace format is called {}; there are {names}", self.0)
+        write!(f, "unknown trace format {}; known: {names}", self.0)
     }
 }
 

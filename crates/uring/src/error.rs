@@ -7,16 +7,16 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     #[error(
-        "this kernel has no io_uring: Linux 5.15 or newer, built with CONFIG_IO_URING, is needed"
+        "this kernel has no io_uring: Linux 5.15 or newer, built with CONFIG_IO_URING, is required"
     )]
     Missing,
     #[error(
-        "this kernel's io_uring is too old (it lacks {feature}): Linux 5.15 or newer is needed"
+        "this kernel's io_uring is too old (it lacks {feature}): Linux 5.15 or newer is required"
     )]
     TooOld { feature: &'static str },
     #[error(
-        "the administrator has switched io_uring off for everybody (kernel.io_uring_disabled=2): \
-         `sysctl kernel.io_uring_disabled=0` allows it again"
+        "io_uring is disabled on this host (kernel.io_uring_disabled=2): `sysctl \
+        kernel.io_uring_disabled=0` enables it"
     )]
     Disabled,
     #[error(
@@ -25,13 +25,14 @@ pub enum RingError {
     )]
     Privileged,
     #[error(
-        "io_uring is forbidden to this process though the kernel has it, most likely by a container's \
-         seccomp filter: allow io_uring_setup, io_uring_enter and io_uring_register in its profile"
+        "the kernel has io_uring, but this process may not use it, most likely because of a \
+        container's seccomp filter: allow io_uring_setup, io_uring_enter and io_uring_register in \
+        its profile"
     )]
     Forbidden,
     #[error(
-        "no memory for a ring of {entries} entries: raise RLIMIT_MEMLOCK (`ulimit -l`) or ask for \
-         fewer entries"
+        "not enough memory for a ring of {entries} entries: raise RLIMIT_MEMLOCK (`ulimit -l`) or \
+        use fewer entries"
     )]
     NoMemory { entries: u32 },
     #[error("the ring cannot be set up: {0}")]

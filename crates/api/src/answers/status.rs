@@ -131,7 +131,7 @@ pub struct ServerStatus {
     /// Connections whose next request waits for memory.
     pub waiting_for_memory: u64,
     pub accepted: u64,
-    /// For all places were taken.
+    /// For all connections are in use.
     pub refused: u64,
     /// Lost their place before they asked for anything.
     pub gave_way: u64,

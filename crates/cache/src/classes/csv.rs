@@ -37,11 +37,11 @@ impl fmt::Display for UnknowableRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, id, text, words, can_hold } = self;
         let effect = match can_hold {
-            true => "takes fewer requests than it says",
-            false => "takes no request",
+            true => "matches fewer requests than written",
+            false => "matches no request",
         };
         let words = words.join(", ");
-        write!(f, "{place}: class {id}, {text:?}, {effect}: a block device never learns {words}")
+        write!(f, "{place}: class {id}, {text:?}, {effect}: a block device does not know {words}")
     }
 }
 

@@ -23,40 +23,38 @@ pub enum ClassError {
     Syntax(String),
     #[error("{place}: the first line names the columns: {expected}; not {found:?}")]
     Header { place: Place, expected: &'static str, found: String },
-    #[error("{place}: {found} fields, where there are four: id, name, priority, allocation")]
+    #[error("{place}: {found} fields; four are required: id, name, priority, allocation")]
     Fields { place: Place, found: usize },
-    #[error("{place}: {word:?} is no class id: ids are whole numbers from 0 to {max}", max = CLASSES_MAX - 1)]
+    #[error("{place}: {word:?} is not a class id: ids are whole numbers from 0 to {max}", max = CLASSES_MAX - 1)]
     Id { place: Place, word: String },
-    #[error("{place}: class {id} is there already; each id has one line")]
+    #[error("{place}: class {id} is defined twice")]
     Repeated { place: Place, id: u8 },
-    #[error(
-        "{place}: class {id} comes after a higher id; rules are tried in the order of their ids"
-    )]
+    #[error("{place}: class {id} follows a higher id; rules are matched in order of ids")]
     Order { place: Place, id: u8 },
     #[error(
-        "the file has no class 0: add a line for requests that no rule takes, e.g. 0,unclassified,22,1"
+        "the file has no class 0: add a line for requests that match no rule, e.g. 0,unclassified,22,1"
     )]
     NoUnclassified,
     #[error(
-        "{place}: class 0 is for requests that no rule takes, and has no rule; give the rule another id"
+        "{place}: class 0 is for requests that match no rule, and cannot have one; give the rule another id"
     )]
     RuleOfUnclassified { place: Place },
-    #[error("{place}: class {id} has no rule; only class 0 goes without")]
+    #[error("{place}: class {id} has no rule; only class 0 needs none")]
     NoRule { place: Place, id: u8 },
-    #[error("{place}: the rule is {found} characters long, {max} are allowed")]
+    #[error("{place}: the rule is {found} characters long; the limit is {max}")]
     Length { place: Place, found: usize, max: usize },
     #[error(
-        "{place}: {word:?} is no eviction priority: 0 (leaves last) to 255 (leaves first), or {pinned} \
-         for a class that is pinned"
+        "{place}: {word:?} is not an eviction priority: 0 (evicted last) to 255 (evicted first), or \
+        {pinned} for a pinned class"
     )]
     Priority { place: Place, word: String, pinned: &'static str },
     #[error(
-        "{place}: {word:?} is no share of the cache: 0.00 (past the cache) to 1.00 (all of it)"
+        "{place}: {word:?} is not a share of the cache: 0.00 (bypasses it) to 1.00 (all of it)"
     )]
     Occupancy { place: Place, word: String },
     #[error("{place}: {source}")]
     Condition { place: Place, source: ConditionError },
-    #[error("{place}: pass_through and occupancy say the same in two ways; keep one")]
+    #[error("{place}: pass_through and occupancy set the same; keep one")]
     TwoShares { place: Place },
 }
 
@@ -68,22 +66,22 @@ const CONDITIONS: &str =
 pub enum ConditionError {
     #[error("a condition is missing before or after {operator:?}")]
     Missing { operator: char },
-    #[error("{word:?} is no condition; there are: {CONDITIONS}")]
+    #[error("{word:?} is not a condition; known: {CONDITIONS}")]
     Unknown { word: String },
     #[error(
-        "{word} is known inside a file system only, and a block device never learns it ({all}); \
-         `never` can stand in its place, and does where Open CAS's file is read without --strict",
+        "{word} is known only inside a file system, not to a block device ({all}); use `never` \
+        instead, as is done where Open CAS's file is read without --strict",
         all = KERNEL_CONDITIONS.join(", ")
     )]
     KernelOnly { word: &'static str },
-    #[error("{word} takes no operand, and has {operand:?}")]
+    #[error("{word} takes no operand, but has {operand:?}")]
     Operand { word: &'static str, operand: String },
-    #[error("there is no condition; there are: {CONDITIONS}")]
+    #[error("the rule has no condition; known: {CONDITIONS}")]
     Empty,
-    #[error("{word} wants a number, e.g. {word}:le:4096, and has {operand:?}")]
+    #[error("{word} requires a number, e.g. {word}:le:4096, not {operand:?}")]
     Number { word: &'static str, operand: String },
-    #[error("{operator:?} is no operator of {word}; there are: eq, ne, lt, gt, le, ge")]
+    #[error("{operator:?} is not an operator of {word}; known: eq, ne, lt, gt, le, ge")]
     Operator { word: &'static str, operator: String },
-    #[error("io_direction is read or write, and not {operand:?}")]
+    #[error("io_direction is read or write, not {operand:?}")]
     Direction { operand: String },
 }

@@ -103,6 +103,6 @@ mod tests {
         assert!(OneRule::parse("/etc/past:metadata").is_none());
         assert!(OneRule::parse("past:request_sise:lt:4096").unwrap().is_err());
         let empty = OneRule::parse("past:").unwrap().unwrap_err().to_string();
-        assert!(empty.starts_with("there is no condition"), "{empty}");
+        assert!(empty.starts_with("there is not a condition"), "{empty}");
     }
 }

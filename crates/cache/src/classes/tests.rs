@@ -21,7 +21,7 @@ fn sizes_have_units_and_other_numbers_have_none() {
     assert_eq!(condition("request_size:1.5M").unwrap(), "request_size:eq:1572864");
     for wrong in ["lba:ge:128K", "core_id:1K", "request_size:le:K", "request_size:le:-4K"] {
         let refused = condition(wrong).unwrap_err().to_string();
-        assert!(refused.contains("wants a number"), "{wrong}: {refused}");
+        assert!(refused.contains("requires a number"), "{wrong}: {refused}");
     }
 }
 
@@ -124,23 +124,23 @@ fn an_empty_priority_pins_and_a_share_is_of_all_blocks() {
 #[test]
 fn mistakes_are_told_by_line_and_word() {
     let cases = [
-        ("33,lba:ge:0,1,1", "line 3: \"33\" is no class id"),
+        ("33,lba:ge:0,1,1", "line 3: \"33\" is not a class id"),
         ("x,lba:ge:0,1,1", "0 to 32"),
-        ("0,twice,1,1", "class 0 is there already"),
-        ("1,metadata,256,1", "\"256\" is no eviction priority"),
+        ("0,twice,1,1", "class 0 is defined twice"),
+        ("1,metadata,256,1", "\"256\" is not an eviction priority"),
         ("1,metadata,1", "3 fields"),
         ("1,,1,1", "class 1 has no rule"),
-        ("1,colour:eq:1,1,1", "\"colour\" is no condition"),
-        ("1,lba:about:1,1,1", "\"about\" is no operator of lba"),
-        ("1,lba:ge:+1,1,1", "lba wants a number"),
-        ("1,lba,1,1", "lba wants a number"),
+        ("1,colour:eq:1,1,1", "\"colour\" is not a condition"),
+        ("1,lba:about:1,1,1", "\"about\" is not an operator of lba"),
+        ("1,lba:ge:+1,1,1", "lba requires a number"),
+        ("1,lba,1,1", "lba requires a number"),
         ("1,metadata:1,1,1", "metadata takes no operand"),
         ("1,metadata&,1,1", "missing before or after '&'"),
         ("1,|metadata,1,1", "missing before or after '|'"),
         ("1,io_direction:up,1,1", "read or write"),
         (
             "1,metadata|file_size:le:4096,1,1",
-            "line 3: file_size is known inside a file system only",
+            "line 3: file_size is known only inside a file system",
         ),
     ];
     for (line, part) in cases {
@@ -187,14 +187,14 @@ fn our_own_file_is_read_and_its_mistakes_are_told_by_line() {
     assert!(classes.get(ClassId(0)).unwrap().is_pass_through() && !classes.is_trivial());
     assert!(Classes::from_toml("").unwrap().is_trivial());
     let cases = [
-        ("id = 3", "id = 33", "line 6: \"33\" is no class id"),
+        ("id = 3", "id = 33", "line 6: \"33\" is not a class id"),
         ("id = 3", "id = 0", "line 8: class 0 is for"),
-        ("request_size:le:128000&done", "extension:txt", "line 8: extension is known inside"),
+        ("request_size:le:128000&done", "extension:txt", "line 8: extension is known only inside"),
         ("\"pinned\"", "\"high\"", "line 9"),
-        ("0.29", "1.29", "line 10: \"1.29\" is no share"),
+        ("0.29", "1.29", "line 10: \"1.29\" is not a share"),
         ("occupancy = 0.29", "occupancy = 0.5\npass_through = true", "line 11"),
         ("occupancy", "share", "unknown field"),
-        ("id = 0\npass_through = true", "id = 4\nwhen = \"done\"", "comes after a higher id"),
+        ("id = 0\npass_through = true", "id = 4\nwhen = \"done\"", "follows a higher id"),
     ];
     for (from, to, part) in cases {
         let error = Classes::parse(&text.replace(from, to)).unwrap_err().to_string();

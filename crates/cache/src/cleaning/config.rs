@@ -143,7 +143,7 @@ impl Default for AcpConfig {
 /// A parameter outside its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    #[error("cleaning.{name} = {found} is not possible: it goes from {least} to {most}")]
+    #[error("cleaning.{name} = {found} is out of range: {least} to {most}")]
     Range { name: &'static str, found: u32, least: u32, most: u32 },
     #[error(
         "cleaning.stripe: low-percent {low}, target-percent {target} and high-percent {high} must \
@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(set(change, least), Ok(()));
             assert_eq!(set(change, most), Ok(()));
             let error = set(change, most + 1).unwrap_err();
-            let says = format!("cleaning.{name} = {} is not possible", most + 1);
+            let says = format!("cleaning.{name} = {} is out of range", most + 1);
             assert!(error.contains(&says) && error.contains(&most.to_string()), "{error}");
             assert!(least == 0 || set(change, least - 1).is_err());
         }

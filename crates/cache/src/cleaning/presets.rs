@@ -17,7 +17,7 @@ pub enum CleaningPreset {
 
 /// A name that no preset has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no cleaning preset {name:?}; there are: {}", names())]
+#[error("unknown cleaning preset {name:?}; known: {}", names())]
 pub struct UnknownPreset {
     pub name: String,
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 fn find<E: Error>(text: &str) -> Result<CleaningPolicy, E> {
     let found = CleaningPolicy::ALL.into_iter().find(|policy| policy.name() == text);
-    found.ok_or_else(|| E::custom(format!("{text:?} is no way to clean; there are: {}", known())))
+    found.ok_or_else(|| E::custom(format!("{text:?} is not a cleaning policy; known: {}", known())))
 }
 
 fn known() -> String {

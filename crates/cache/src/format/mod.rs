@@ -16,13 +16,13 @@ use crate::checksum::crc32c;
 /// Why the bytes at a place are not what should be there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    #[error("no {what} here (magic {found:#018x})")]
+    #[error("no {what} found (magic {found:#018x})")]
     Magic { what: &'static str, found: u64 },
     #[error("{what} damaged: checksum {found:#010x}, expected {expected:#010x}")]
     Checksum { what: &'static str, expected: u32, found: u32 },
     #[error("{what} has version {found}; this Headpond reads {known}")]
     Version { what: &'static str, found: u32, known: u32 },
-    #[error("{what} needs unknown features {unknown:#x}; a newer Headpond reads it")]
+    #[error("{what} needs unknown features {unknown:#x}; use a newer Headpond")]
     Features { what: &'static str, unknown: u64 },
     #[error("{what} belongs elsewhere: {detail}")]
     Elsewhere { what: &'static str, detail: &'static str },

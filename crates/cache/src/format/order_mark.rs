@@ -15,7 +15,7 @@ pub const MARK_BYTES: usize = 4096;
 /// Where the two copies lie in the slice; a write goes to copy `sequence mod 2`.
 pub const COPY_OFFSETS: [u64; 2] = [32 << 10, 96 << 10];
 
-const WHAT: &str = "mark of the order";
+const WHAT: &str = "flush order mark";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderMark {

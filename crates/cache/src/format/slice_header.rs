@@ -112,7 +112,7 @@ impl SliceHeader {
     ) -> Result<Self, FormatError> {
         let found = Self::decode(bytes, cache, slice)?;
         if found.sequence % 2 != place as u64 {
-            let detail = "the other copy lies in its place";
+            let detail = "the other copy is in its place";
             return Err(FormatError::Malformed { what: WHAT, detail });
         }
         Ok(found)

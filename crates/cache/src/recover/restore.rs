@@ -155,7 +155,7 @@ impl Weave<'_> {
         let each = layout.units_per_block();
         let (last, what) = (self.source.check_bounds(run)?, "checkpoint");
         if run.position < self.free {
-            let detail = "blocks share a place in the log, or are not in its order";
+            let detail = "blocks overlap in the log, or are out of order";
             return Err(FormatError::Malformed { what, detail });
         }
         self.free = Position(last.0 + each);
@@ -226,7 +226,7 @@ impl Source<'_> {
         .await?;
         assert!(room.extents() <= most, "nothing is left out that was counted");
         if is_astray {
-            return Err(self.damaged("a block lies where the log goes on".into()));
+            return Err(self.damaged("a block is in the log's free space".into()));
         }
         log.lost = contents.lost().clone();
         log.lost_at_start = log.lost.clone();
@@ -370,7 +370,7 @@ impl Source<'_> {
         match self.layout.contains(Position(last.0 + each - 1)) && end <= self.core_blocks {
             true => Ok(last),
             false => {
-                let detail = "a run lies outside core or log";
+                let detail = "a run is outside the core or the log";
                 Err(FormatError::Malformed { what: "checkpoint", detail })
             }
         }

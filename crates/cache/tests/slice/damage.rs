@@ -297,7 +297,7 @@ fn a_block_ahead_of_the_head_is_refused() {
         let header = SliceHeader { head: Position(sound.head.0 - 2), ..sound };
         place.copy_from(&header.encode());
         let refused = reopen(&bench).await.map(|_| ()).unwrap_err();
-        assert!(refused.to_string().contains("where the log goes on"), "{refused}");
+        assert!(refused.to_string().contains("in the log's free space"), "{refused}");
         place.copy_from(&sound.encode());
         reopen(&bench).await.unwrap();
     });

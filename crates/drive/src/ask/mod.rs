@@ -14,25 +14,25 @@ use std::path::{Path, PathBuf};
 pub enum AskError {
     #[error("{} cannot be opened: {source}{}", path.display(), way_out(source))]
     Open { path: PathBuf, source: io::Error },
-    #[error("the kernel does not pass {command} on: {source}{}", way_out(source))]
+    #[error("the kernel refused {command}: {source}{}", way_out(source))]
     Refused { command: &'static str, source: io::Error },
-    #[error("the drive refuses {command}: SCSI status {status:02x}h, sense {sense}")]
+    #[error("the drive rejected {command}: SCSI status {status:02x}h, sense {sense}")]
     Scsi { command: &'static str, status: u8, sense: String },
     #[error("{command} did not reach the drive: host status {host:x}h, driver status {driver:x}h")]
     Lost { command: &'static str, host: u16, driver: u16 },
-    #[error("the drive refuses {command}: NVMe status {status:03x}h{}", nvme::told(*status))]
+    #[error("the drive rejected {command}: NVMe status {status:03x}h{}", nvme::told(*status))]
     Nvme { command: &'static str, status: u16 },
-    #[error("the drive's answer to {command} makes no sense")]
+    #[error("the drive's reply to {command} is malformed")]
     Malformed { command: &'static str },
-    #[error("only SCSI, SATA, NVMe and virtio drives can be asked")]
+    #[error("only SCSI, SATA, NVMe and virtio drives can be queried")]
     NoWay,
-    #[error("there is no {place}, or not a word in it that is known")]
+    #[error("{place} is missing or has an unknown value")]
     NotOffered { place: String },
 }
 
 fn way_out(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => " (root may)",
+        io::ErrorKind::PermissionDenied => " (requires root)",
         _ => "",
     }
 }

@@ -119,8 +119,8 @@ fn send(
 /// What a status means, where that helps.
 pub fn told(status: u16) -> &'static str {
     match status {
-        0x001 => " (it does not know the command)",
-        0x002 => " (it does not know the feature)",
+        0x001 => " (unknown command)",
+        0x002 => " (unknown feature)",
         0x10D => " (the feature cannot be saved)",
         0x10E => " (the feature cannot be changed)",
         _ => "",

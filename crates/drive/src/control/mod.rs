@@ -56,16 +56,16 @@ pub enum ControlError {
     Ask(#[from] AskError),
     #[error("{}: {source}{}", path.display(), way_out(source))]
     Sysfs { path: PathBuf, source: io::Error },
-    #[error("the kernel could not write back what it holds: {0}")]
+    #[error("the kernel could not write back its cached data: {0}")]
     Sync(io::Error),
-    #[error("{why}: it would be forgotten at the next power cycle; leave out --persistent")]
+    #[error("{why}: the setting would be lost at the next power cycle; leave out --persistent")]
     Unsaveable { why: &'static str },
     #[error(
-        "the kernel believes that there is no volatile cache ({place} says write through) and would \
-         send no flushes; write \"write back\" there first"
+        "the kernel assumes that there is no volatile cache ({place} is write through) and would \
+        send no flushes; write \"write back\" there first"
     )]
     NoFlushes { place: String },
-    #[error("{place} is read-only: the hypervisor does not let the cache be switched")]
+    #[error("{place} is read-only: the hypervisor does not allow switching the cache")]
     ReadOnly { place: String },
     #[error(transparent)]
     Hook(#[from] HookError),
@@ -74,23 +74,23 @@ pub enum ControlError {
 /// Why a cache was not switched, and what it is now.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    #[error("what the write cache is now cannot be read, and nothing was changed: {}", unread(.0))]
+    #[error("the state of the write cache cannot be read, and nothing was changed: {}", unread(.0))]
     Before(AskError),
     #[error("the drive has no volatile write cache: there is nothing to switch")]
     Absent,
     #[error(
-        "what the write cache is now could not be kept for later, and nothing was changed: {0}"
+        "the state of the write cache could not be saved for later, and nothing was changed: {0}"
     )]
     Keep(io::Error),
     #[error("the write cache could not be flushed, and nothing was changed: {0}")]
     Flush(ControlError),
     #[error("the write cache was not switched: {0}")]
     Write(ControlError),
-    #[error("the write cache may have been switched or not: {0}")]
+    #[error("the write cache may or may not have been switched: {0}")]
     Half(ControlError),
-    #[error("the write cache was switched, and what it is now cannot be read: {0}")]
+    #[error("the write cache was switched, but its state cannot be read: {0}")]
     After(AskError),
-    #[error("the drive did not take it: its write cache is {is}, and not {asked}")]
+    #[error("the drive ignored the setting: its write cache is {is}, not {asked}")]
     NotTaken { asked: Setting, is: CacheState },
 }
 
@@ -98,7 +98,7 @@ pub enum SetError {
 fn unread(error: &AskError) -> String {
     match error {
         AskError::NoWay => {
-            format!("{error}; a controller is switched by its maker's tool (--hook)")
+            format!("{error}; for a controller use its vendor's tool (--hook)")
         }
         error => error.to_string(),
     }
@@ -227,8 +227,8 @@ fn write_attribute(path: &Path, text: &str) -> Result<(), ControlError> {
 
 fn way_out(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => " (root may)",
-        io::ErrorKind::InvalidInput => " (the drive has refused it)",
+        io::ErrorKind::PermissionDenied => " (requires root)",
+        io::ErrorKind::InvalidInput => " (rejected by the drive)",
         _ => "",
     }
 }

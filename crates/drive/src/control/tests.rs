@@ -92,7 +92,7 @@ fn what_is_so_already_is_not_touched_unless_it_is_to_be_saved() {
 fn a_drive_that_does_not_take_it_is_an_error_that_says_what_it_is() {
     let fake = Fake { obeys: false, ..Fake::new(CacheState::On) };
     let error = switch_off(&fake).unwrap_err();
-    assert_eq!(error.to_string(), "the drive did not take it: its write cache is on, and not off");
+    assert_eq!(error.to_string(), "the drive ignored the setting: its write cache is on, not off");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn nothing_is_switched_where_what_was_cannot_be_read_or_kept() {
     let mute = Fake { speaks: false, ..Fake::new(CacheState::On) };
     let refused = switch_off(&mute).unwrap_err();
     assert!(matches!(refused, SetError::Before(_)));
-    assert!(refused.to_string().ends_with("by its maker's tool (--hook)"), "{refused}");
+    assert!(refused.to_string().ends_with("use its vendor's tool (--hook)"), "{refused}");
     let fake = Fake::new(CacheState::On);
     let full = |_| Err(io::ErrorKind::StorageFull.into());
     let failed = switch(&fake, Setting::Off, Lasting::UntilPowerCycle, full);

@@ -30,7 +30,7 @@ impl CacheControl for VirtioDisk {
 
     fn write(&self, to: Setting, lasting: Lasting) -> Result<Lasting, ControlError> {
         if lasting == Lasting::Saved {
-            let why = "a virtual disk is set up anew by its hypervisor";
+            let why = "its hypervisor configures a virtual disk at each start";
             return Err(ControlError::Unsaveable { why });
         }
         let word = if to == Setting::On { "write back" } else { "write through" };

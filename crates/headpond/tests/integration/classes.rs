@@ -46,9 +46,9 @@ fn rules_that_only_a_file_system_knows_are_named_and_never_hold() {
         + "22,direct&done,20,1.00\n23,directory:/var|metadata,20,1.00\n";
     let source = put(&user, "ioclass.csv", &text);
     let named = [
-        "line 4: class 2, \"file_size:le:4096&done\", takes no request",
-        "line 6: class 22, \"direct&done\", takes no request: a block device never learns direct",
-        "line 7: class 23, \"directory:/var|metadata\", takes fewer requests than it says",
+        "line 4: class 2, \"file_size:le:4096&done\", matches no request",
+        "line 6: class 22, \"direct&done\", matches no request: a block device does not know direct",
+        "line 7: class 23, \"directory:/var|metadata\", matches fewer requests than written",
     ];
     let log = "fio version 3 iolog\n0 /dev/a read 0 4096\n";
     let trace = put(&user, "trace.log", log);
@@ -69,7 +69,7 @@ fn rules_that_only_a_file_system_knows_are_named_and_never_hold() {
     let imported = user.ok(&["class", "import", &source]);
     assert!(imported.contains("never&done") && imported.contains("never|metadata"), "{imported}");
     let own = put(&user, "classes.toml", &imported);
-    assert!(user.ok(&["class", "check", &own]).contains("class 2 takes no request"));
+    assert!(user.ok(&["class", "check", &own]).contains("class 2 matches no request"));
 }
 
 #[test]

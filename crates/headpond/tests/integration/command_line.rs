@@ -278,7 +278,7 @@ fn a_cache_that_is_too_small_leaves_no_array_behind() {
     };
     for (more, cause) in [
         (&["--cache", &devices[3]][..], "too small for a cache"),
-        (&["--cache", &devices[4], "--cache-size", "1G"], "that were asked for"),
+        (&["--cache", &devices[4], "--cache-size", "1G"], "requested"),
         (&["--cache", &devices[4], "--slices", "16"], "too small for a cache"),
     ] {
         let ended = with(more);

@@ -65,7 +65,7 @@ fn the_kernel_follows_where_it_can_and_that_it_does_not_is_said(steps: &Steps) {
         steps.said(&format!("{disk} believed-off"), 0, "write through");
     }
     steps.said("nvme0n1 believed-off", 0, "write back");
-    steps.said("nvme0n1 off", 0, "flushes that the drive does not need");
+    steps.said("nvme0n1 off", 0, "unnecessary flushes");
     steps.said("nvme0n1 blind", 1, "would send no flushes");
     let deceived = steps.json("nvme0n1 deceived");
     assert!(deceived["disagreements"][0].as_str().unwrap().contains("can lose"), "{deceived:#}");
@@ -96,7 +96,7 @@ fn a_hook_is_shown_before_it_is_run_and_judged_by_the_drive(steps: &Steps) {
     steps.said("sda hook-run", 0, "was on, is off");
     steps.said("sda hook-restore-shown", 4, "hook: tool /dev/sda wb");
     steps.said("sda hook-restore", 0, "was off, is on");
-    steps.said("sda hook-idle", 1, "the drive did not take it");
+    steps.said("sda hook-idle", 1, "the drive ignored the setting");
 }
 
 #[test]

@@ -137,13 +137,13 @@ fn a_size_that_cannot_be_is_told_from_a_device_that_is_too_small() {
     let user = User::new();
     let devices = devices(&user);
     for (size, part) in [
-        ("1G", "has 67108864 bytes, and not the 1073741824 that were asked for"),
+        ("1G", "has 67108864 bytes, fewer than the 1073741824 requested"),
         ("1M", "1048576 bytes of"),
     ] {
         let ended = create(&user, &devices, &["--cache-size", size]);
         assert_eq!(ended.code, 1, "{}", ended.err);
         assert!(ended.err.contains(part) && ended.err.contains(&devices[3]), "{}", ended.err);
-        assert!(ended.err.contains("by naming no size"), "the way out: {}", ended.err);
+        assert!(ended.err.contains("none to use the whole device"), "the way out: {}", ended.err);
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Terms {
 pub enum Refusal {
     #[error("the server has no export named {0:?}")]
     UnknownExport(String),
-    #[error("the server insists on TLS")]
+    #[error("the server requires TLS")]
     TlsRequired,
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -45,15 +45,15 @@ pub enum Refusal {
     Policy(String),
     #[error("the server refused the export with reply {0:#x}")]
     Refused(u32),
-    #[error("the server does not speak the fixed newstyle handshake")]
+    #[error("the server does not support the fixed newstyle handshake")]
     NotFixedNewstyle,
-    #[error("the server answered option {found} while option {expected} was asked")]
+    #[error("the server replied to option {found} instead of option {expected}")]
     OutOfTurn { expected: u32, found: u32 },
     #[error("the server announced a reply of {0} bytes")]
     ReplyTooLong(u32),
     #[error("the server sent more than {REPLIES_MAX} replies")]
     TooManyReplies,
-    #[error("the server agreed to serve without telling the size")]
+    #[error("the server acknowledged the export without its size")]
     NoSize,
     #[error(transparent)]
     Malformed(#[from] CodecError),

@@ -68,11 +68,11 @@ pub enum ProtocolError {
     Truncated,
     #[error("a reply to a request that is not in flight")]
     UnknownCookie,
-    #[error("a reply of a kind that does not fit the request")]
+    #[error("a reply of a kind that does not match the request")]
     UnexpectedReply,
-    #[error("data outside the request, or twice")]
+    #[error("reply data outside the request, or duplicated")]
     OutsideRequest,
-    #[error("a read was called complete with {0} bytes missing")]
+    #[error("a read ended with {0} bytes missing")]
     MissingData(u64),
     #[error(transparent)]
     Malformed(#[from] CodecError),

@@ -40,11 +40,11 @@ pub enum Standing {
 pub enum ConnectionError {
     #[error("handshake: {0}")]
     HangUp(#[from] HangUp),
-    #[error("handshake: the client left before its end")]
+    #[error("the client disconnected during the handshake")]
     LeftEarly,
     #[error("handshake: {0}")]
     Stream(#[from] io::Error),
-    #[error("export {0:?} went away during the handshake")]
+    #[error("export {0:?} was removed during the handshake")]
     ExportGone(String),
     #[error(transparent)]
     Transmission(#[from] TransmissionError),

@@ -101,7 +101,7 @@ pub struct Exports {
 
 /// An export with this name is already offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an export with the name {0:?} is already offered")]
+#[error("an export named {0:?} exists already")]
 pub struct NameTaken(pub String);
 
 impl Exports {

@@ -72,7 +72,7 @@ pub struct Agreement {
 pub enum HangUp {
     #[error("the client ended the handshake")]
     Aborted,
-    #[error("the client set flags {0:#x} that nobody offered")]
+    #[error("the client set flags {0:#x} that the server did not offer")]
     UnknownFlags(u32),
     #[error("the client sent more than {0} options")]
     TooManyOptions(u32),
@@ -80,11 +80,11 @@ pub enum HangUp {
     OptionTooLong(u32),
     #[error("no export has the name {0:?}")]
     NoSuchExport(String),
-    #[error("the client haggles without having agreed to fixed newstyle")]
+    #[error("the client negotiates without fixed newstyle")]
     NotFixedNewstyle,
     #[error("the server is shutting down")]
     ShuttingDown,
-    #[error("all places were taken")]
+    #[error("all connections are in use")]
     Full,
     #[error(transparent)]
     Malformed(#[from] CodecError),
@@ -365,7 +365,7 @@ fn turn_away(
         ClientOption::ListMetaContext(_) | ClientOption::SetMetaContext(_) => Next::Continue,
         _ => return None,
     };
-    let reason = format!("all {connections} connections of this server are taken");
+    let reason = format!("all {connections} connections of this server are in use");
     encode_reply(number, rep::ERR_POLICY, reason.as_bytes(), out);
     Some(Ok(next))
 }

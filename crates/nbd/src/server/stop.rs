@@ -20,9 +20,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub enum StopError {
     #[error("export {export:?} could not be flushed: {source}")]
     Flush { export: String, source: DeviceError },
-    #[error("export {export:?} did not answer a flush within {after:?}")]
+    #[error("export {export:?} did not complete a flush within {after:?}")]
     FlushTimeout { export: String, after: Duration },
-    #[error("{connections} connections still wait for a device that does not answer")]
+    #[error("{connections} connections still wait for a device that does not respond")]
     Hanging { connections: usize },
 }
 

@@ -40,7 +40,7 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 /// Why a connection ended otherwise than by its client's wish.
 #[derive(Debug, thiserror::Error)]
 pub enum TransmissionError {
-    #[error("the client left before its requests were carried out")]
+    #[error("the client disconnected before its requests completed")]
     Left,
     #[error("the stream ended in the middle of a request")]
     Truncated,

@@ -227,7 +227,7 @@ fn a_full_server_says_so_and_closes_unanswered_only_beyond_that() {
     two_places(12, async |stage| {
         let (first, _second) = (busy(&stage).await, busy(&stage).await);
         let refused = stage.try_client("").await.err().expect("no place");
-        let reason = "all 2 connections of this server are taken".to_owned();
+        let reason = "all 2 connections of this server are in use".to_owned();
         assert!(
             matches!(&refused, ConnectError::Refused(Refusal::Policy(text)) if *text == reason)
         );

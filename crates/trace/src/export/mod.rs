@@ -62,7 +62,7 @@ pub enum ConvertError {
     Write(#[from] io::Error),
 
     #[error(
-        "{} tells {}, and {} has to: only recording and parquet can go without (--to recording)",
+        "{} records {}, which {} requires: only recording and parquet do not (--to recording)",
         format.words(),
         lacks.words(),
         to.name()

@@ -37,7 +37,7 @@ struct Fields {
 impl FixedFormat for Vscsi1 {
     const FORMAT: TraceFormat = TraceFormat::Vscsi1;
     const RECORD_BYTES: usize = 32;
-    const EXPECTED: &'static str = "a record whose bytes 14 and 15 say version 1";
+    const EXPECTED: &'static str = "a record with version 1 in bytes 14 and 15";
 
     fn entry(&mut self, record: &[u8]) -> Entry<'static> {
         let fields = Fields {
@@ -54,7 +54,7 @@ impl FixedFormat for Vscsi1 {
 impl FixedFormat for Vscsi2 {
     const FORMAT: TraceFormat = TraceFormat::Vscsi2;
     const RECORD_BYTES: usize = 40;
-    const EXPECTED: &'static str = "a record whose bytes 2 and 3 say version 2";
+    const EXPECTED: &'static str = "a record with version 2 in bytes 2 and 3";
 
     fn entry(&mut self, record: &[u8]) -> Entry<'static> {
         let fields = Fields {

@@ -115,7 +115,7 @@ fn next_member(source: &mut ByteSource) -> Result<Option<Member>, TraceError> {
     let Some(member) = member(block) else {
         let found = preview(&block[..24]);
         let name = source.name().to_owned();
-        let expected = "a header with a sound checksum";
+        let expected = "a header with a valid checksum";
         return Err(TraceError::Damaged { name, format: FORMAT, at, expected, found });
     };
     source.consume(BLOCK_BYTES);

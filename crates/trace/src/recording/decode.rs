@@ -13,11 +13,11 @@ use crate::record::TraceRecord;
 pub enum BlockError {
     #[error("no block starts here")]
     Magic,
-    #[error("the block claims more than a block may hold")]
+    #[error("the block's size exceeds the maximum")]
     Oversized,
-    #[error("the block is cut: {needed_bytes} bytes needed")]
+    #[error("the block is truncated: {needed_bytes} bytes needed")]
     Short { needed_bytes: usize },
-    #[error("the checksum is {found:#010x}, the content gives {computed:#010x}")]
+    #[error("the checksum is {found:#010x}, computed {computed:#010x}")]
     Checksum { found: u32, computed: u32 },
     #[error("the block is of the unknown kind {0}")]
     Kind(u8),

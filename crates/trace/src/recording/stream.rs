@@ -93,7 +93,7 @@ impl RecordingStream {
             return Ok(());
         }
         let found = preview(&rest[..rest.len().min(8)]);
-        Err(self.damaged("nothing behind the end block", found))
+        Err(self.damaged("no data after the end block", found))
     }
 
     fn unfinished(&mut self) -> Result<(), TraceError> {
@@ -119,7 +119,7 @@ impl RecordingStream {
                     needed_bytes: needed_bytes as u64,
                     available_bytes: self.source.buffered().len() as u64,
                 },
-                other => self.damaged("a sound block", other.to_string()),
+                other => self.damaged("a valid block", other.to_string()),
             });
         }
         self.skip_to_next_block(kind_of(error))
@@ -194,7 +194,7 @@ fn check_header(source: &mut ByteSource) -> Result<Lacks, TraceError> {
     };
     let crc = u32::from_le_bytes([header[28], header[29], header[30], header[31]]);
     if &header[..8] != MAGIC || crc != crc32c(&[&header[..28]]) {
-        let (expected, found) = ("a header with a sound checksum", preview(header));
+        let (expected, found) = ("a header with a valid checksum", preview(header));
         return Err(TraceError::Damaged { name, format: FORMAT, at, expected, found });
     }
     let version = u16::from_le_bytes([header[8], header[9]]);

@@ -33,13 +33,13 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process { id, name } => {
-                write!(f, "process {id} ({name}) has it open for itself: stop that first")
+                write!(f, "process {id} ({name}) has it open exclusively: stop it first")
             }
             Self::Kernel(hazards) => {
                 let hazards: Vec<_> = hazards.iter().map(Hazard::to_string).collect();
                 f.write_str(&hazards.join("; "))
             }
-            Self::Unknown => f.write_str("another program has it open for itself: stop that first"),
+            Self::Unknown => f.write_str("another program has it open exclusively: stop it first"),
         }
     }
 }

@@ -25,9 +25,9 @@ pub enum VolatileReason {
 impl fmt::Display for VolatileReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MemoryFileSystem(name) => write!(f, "its file system, {name}, lives in memory"),
+            Self::MemoryFileSystem(name) => write!(f, "its file system, {name}, is in memory"),
             Self::MemoryDevice { name, what } => write!(f, "{name} is {what}"),
-            Self::Over { name, below } => write!(f, "it lies over {name}, where {below}"),
+            Self::Over { name, below } => write!(f, "it is on {name}: {below}"),
         }
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         fake.link(&mapped, "slaves", &zram);
         fake.add("dm-0/dm-0p1", "252:1", &[("partition", "1")]);
         let text = reason(&fake, "252:1").unwrap();
-        assert_eq!(text, "it lies over zram1, where zram1 is compressed memory");
+        assert_eq!(text, "it is on zram1: zram1 is compressed memory");
     }
 
     #[test]

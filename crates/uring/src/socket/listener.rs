@@ -144,7 +144,7 @@ impl Drop for SocketListener {
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
-        let message = format!("{} exists and is no socket", path.display());
+        let message = format!("{} exists and is not a socket", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     match try_connect(path) {
@@ -152,7 +152,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => Ok(()),
         // A server with a full backlog is a server.
         Ok(()) | Err(Errno::AGAIN) => {
-            let message = format!("somebody already serves on {}", path.display());
+            let message = format!("another process already listens on {}", path.display());
             Err(io::Error::new(io::ErrorKind::AddrInUse, message))
         }
         Err(errno) => Err(errno.into()),

@@ -186,7 +186,7 @@ fn each_tier_has_its_own_mode_and_refuses_what_it_cannot_be() {
             (description.tier.unwrap().settings.mode, description.cache.unwrap().settings.mode);
         assert_eq!(modes, (Mode::WriteAround, Mode::WriteBack));
         let told = set("tier.mode=write-back").unwrap_err().to_string();
-        assert!(told.contains("loses its contents"), "{told}");
+        assert!(told.contains("is volatile"), "{told}");
         let told = set("tier.classes=lustre").unwrap_err().to_string();
         assert!(told.contains("there are: tier.cleaning"), "{told}");
         let again = volume.attach_tier(tier(Mode::WriteThrough), memory()).await;

@@ -123,7 +123,7 @@ fn check(args: &CheckArgs) -> Result<Exit> {
     }
     print!("{}", table.render());
     for class in classes.iter().filter(|class| !can_hold(class)) {
-        println!("class {} takes no request: one of its conditions never holds", class.id);
+        println!("class {} matches no request: one of its conditions never holds", class.id);
     }
     Ok(Exit::Ok)
 }

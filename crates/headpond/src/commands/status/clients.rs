@@ -44,7 +44,7 @@ fn line(client: &ClientStatus) -> String {
 /// Connections and requests that were not served to the end, and why.
 fn losses(server: &ServerStatus) -> Option<String> {
     let counted = [
-        (server.refused, "connections refused, for all places were taken"),
+        (server.refused, "connections refused, for all connections are in use"),
         (server.gave_way, "lost their place to others before they asked for anything"),
         (server.stalled, "cut off for keeping memory that others waited for"),
         (server.requests_dropped, "requests dropped of clients that had left"),
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_was_not_served_is_told_with_its_reason() {
-        let expected = "2 connections refused, for all places were taken; \
+        let expected = "2 connections refused, for all connections are in use; \
                         276 requests dropped of clients that had left";
         let some = ServerStatus { refused: 2, requests_dropped: 276, ..server() };
         assert_eq!(losses(&some).unwrap().trim(), expected);

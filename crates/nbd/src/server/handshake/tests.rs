@@ -229,7 +229,7 @@ fn a_full_server_says_so_to_whoever_asks_for_an_export() {
             _ => story.query(asked, "hv0", &[]),
         };
         assert_eq!((next, kinds(&answer)), (Next::HangUp(HangUp::Full), vec![rep::ERR_POLICY]));
-        assert!(answer.ends_with(b"all 7 connections of this server are taken"));
+        assert!(answer.ends_with(b"all 7 connections of this server are in use"));
     }
     let mut story = Story::modern();
     story.denial = Some(Denial::Full { connections: 7 });
