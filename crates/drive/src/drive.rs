@@ -16,7 +16,7 @@ pub struct Drive {
     pub protocol: Protocol,
 }
 
-/// How the kernel speaks to a drive.
+/// The transport between kernel and drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -53,7 +53,8 @@ impl Drive {
         Self::of_block_device(path)?.whole()
     }
 
-    /// As [`Self::find`], or what is made of several: only the kernel knows something of that.
+    /// As [`Self::find`], or a composed device (md, device-mapper), which only the kernel
+    /// describes.
     ///
     /// # Errors
     /// Where it is no block device.
@@ -67,7 +68,7 @@ impl Drive {
         Self::with_number(&System::host(), path, DeviceNumber::from_raw(metadata.rdev()))
     }
 
-    /// As [`Self::of_block_device`]; of a file or folder, what its file system lies on.
+    /// As [`Self::of_block_device`]; of a file or folder, the device of its file system.
     ///
     /// # Errors
     /// Where it is not there, or on no block device.
@@ -90,7 +91,7 @@ impl Drive {
         }
     }
 
-    /// The disk with this number, or of which the partition with this number is.
+    /// The disk with this number, or the disk of the partition with this number.
     pub(crate) fn with_number(
         system: &System,
         path: &Path,
@@ -108,9 +109,8 @@ impl Drive {
         Ok(Self { protocol: protocol(&node), node, path })
     }
 
-    /// What stays the same when the kernel names it differently after a restart: its worldwide
-    /// name, else its serial number, else its name. Of NVMe it is the subsystem's: the namespaces
-    /// share a cache.
+    /// A name that survives a restart: the WWN, else the serial number, else the kernel's name.
+    /// NVMe: that of the subsystem, because its namespaces share a cache.
     pub fn identity(&self) -> String {
         let names = ["device/subsysnqn", "wwid", "device/wwid"];
         let identity = self.text(&names).value().cloned();
@@ -134,13 +134,13 @@ impl fmt::Display for Protocol {
 }
 
 impl Protocol {
-    /// Whether the drive answers SCSI commands, be it through a translation.
+    /// Whether the drive accepts SCSI commands, natively or translated (SAT).
     pub(crate) fn speaks_scsi(self) -> bool {
         matches!(self, Self::Sata | Self::Sas | Self::Usb | Self::Scsi)
     }
 }
 
-/// By the buses that the kernel nests the disk below.
+/// From the buses above the disk in `/sys`.
 fn protocol(node: &BlockNode) -> Protocol {
     let names: Vec<_> = node.dir().iter().map(|name| name.to_string_lossy()).collect();
     let below = |prefix: &str| {

@@ -1,4 +1,4 @@
-//! Something that is known of a drive, with where it comes from.
+//! A fact about a drive, with its source.
 
 use serde::Serialize;
 
@@ -27,7 +27,8 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Another value from the same source; where that makes no sense of it, `why`.
+    /// A value derived from this one, of the same source; unknown with `why` where it cannot be
+    /// derived.
     pub fn and_then<U>(self, why: &str, read: impl FnOnce(T) -> Option<U>) -> Fact<U> {
         match self {
             Self::Unknown { unknown } => Fact::Unknown { unknown },

@@ -1,4 +1,4 @@
-//! All that is known of a drive, and where those who say it disagree.
+//! All facts about a drive, and where kernel and drive disagree.
 
 use crate::drive::Drive;
 use crate::kernel::KernelFacts;
@@ -8,7 +8,7 @@ use crate::write_cache::CacheState;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The kernel's word, the drive's, and what follows from both.
+/// The facts of the kernel, those of the drive, and what follows from both.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
     pub path: PathBuf,
@@ -19,7 +19,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads `/sys` and asks the drive.
+    /// Reads `/sys` and queries the drive.
     pub fn of(drive: &Drive) -> Self {
         let (kernel, own) = (drive.kernel(), drive.own());
         Self {

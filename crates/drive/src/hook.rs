@@ -1,13 +1,13 @@
-//! A command that sets what the kernel cannot: the tool of a RAID controller's maker.
+//! A command for settings out of the kernel's reach: the tool of a RAID controller's vendor.
 //!
-//! It is split at spaces and run without a shell, so that what is shown is what is run.
+//! It is split at spaces and run without a shell: the command shown is the command run.
 
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// The words of a command, with places for device, setting and value.
+/// A command line with placeholders for device, setting and value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hook(String);
@@ -63,7 +63,7 @@ impl Hook {
     }
 }
 
-/// Runs such words; their output is the user's to see, on standard error.
+/// Runs the command; its output goes to standard error.
 ///
 /// # Errors
 /// Where they cannot be run, or fail.
@@ -79,7 +79,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), HookError> {
     }
 }
 
-/// What stands in braces.
+/// The placeholders.
 fn places(text: &str) -> impl Iterator<Item = &str> {
     let behind = text.split('{').skip(1);
     behind.map(|rest| rest.split_once('}').map_or(rest, |(place, _)| place))

@@ -1,5 +1,4 @@
-//! What the kernel knows of a drive: all of it lies in `/sys`, and nobody needs a privilege to
-//! read it.
+//! The kernel's facts about a drive, from `/sys`; reading them needs no privilege.
 //!
 //! **Source**: Linux `Documentation/ABI/stable/sysfs-block`,
 //! `Documentation/ABI/testing/sysfs-class-scsi_disk`.
@@ -10,11 +9,11 @@ use crate::parse::vpd;
 use serde::Serialize;
 use std::str::FromStr;
 
-/// By the kernel's word.
+/// As the kernel reports it.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelFacts {
     pub protocol: Fact<Protocol>,
-    /// What is between the kernel and the drive: a SCSI host's driver, NVMe's transport.
+    /// The SCSI host's driver, or NVMe's transport.
     pub driver: Fact<String>,
     pub vendor: Fact<String>,
     pub model: Fact<String>,
@@ -28,14 +27,14 @@ pub struct KernelFacts {
     pub physical_block_bytes: Fact<u64>,
     /// The largest request that the kernel sends.
     pub request_bytes_max: Fact<u64>,
-    /// Commands that the drive takes at once.
+    /// Commands that the drive accepts concurrently.
     pub queue_depth: Fact<u64>,
     /// Requests that the scheduler holds for each queue.
     pub requests_max: Fact<u64>,
     pub numa_node: Fact<u32>,
-    /// Whether it takes the drive's cache for volatile, and sends flushes.
+    /// Whether it treats the drive's cache as volatile, and sends flushes.
     pub write_cache: Fact<bool>,
-    /// Whether it sends FUA as such; it makes a flush of it otherwise.
+    /// Whether it sends FUA; otherwise it sends a flush instead.
     pub fua: Fact<bool>,
 }
 
@@ -66,7 +65,7 @@ impl Drive {
         }
     }
 
-    /// The first of these attributes that has a word in it.
+    /// The first of these attributes that is not empty.
     pub(crate) fn text(&self, names: &[&str]) -> Fact<String> {
         let read = |name: &&str| {
             let text = self.node.attribute(name)?.trim().to_owned();
@@ -84,12 +83,12 @@ impl Drive {
         self.number::<u32>(name).and_then("", |number| Some(number != 0))
     }
 
-    /// Where an attribute lies, in the words that a user would type.
+    /// The path of an attribute, as a user would type it.
     pub(crate) fn place(&self, name: &str) -> String {
         format!("/sys/block/{}/{name}", self.node.name())
     }
 
-    /// Of other drives the attribute is the number of a bus device's maker.
+    /// For other drives the attribute is the vendor number of a bus device.
     fn vendor(&self) -> Fact<String> {
         match self.protocol.speaks_scsi() {
             true => self.text(&["device/vendor"]),
@@ -143,7 +142,7 @@ impl Drive {
 
     fn queue_depth(&self) -> Fact<u64> {
         match self.protocol {
-            // Counted from 0, and of a queue's places one stays empty: so it is right as it stands.
+            // Zero-based, and one entry of a queue stays empty: so the value is the depth.
             Protocol::Nvme => self.number("device/sqsize"),
             _ => self.number("device/queue_depth"),
         }

@@ -1,22 +1,21 @@
-//! What a drive is and how it is set, by the kernel's word and by its own.
+//! Facts and settings of a drive, as the kernel and the drive report them.
 //!
 //! 1. [`Drive::find`] finds the disk behind a path.
-//! 2. [`Drive::kernel`] reads what `/sys` has; [`Drive::own`] asks the drive itself (SCSI mode
+//! 2. [`Drive::kernel`] reads what `/sys` has; [`Drive::own`] queries the drive itself (SCSI mode
 //!    pages, NVMe identify and features).
-//! 3. [`Facts::of`] joins both, with hints at power-loss protection, and says where they disagree.
+//! 3. [`Facts::of`] joins both, with evidence of power-loss protection, and reports where they
+//!    disagree.
 //! 4. [`switch`] turns the write cache on or off by a [`CacheControl`], or [`switch_by_hook`] by a
-//!    command of the controller's maker, and reads back what the drive has made of it.
+//!    command of the controller's vendor, and reads the state back.
 //!
 //! **Invariants**
-//! - A fact names its source. What cannot be found out is unknown and says why; it is never
-//!   guessed.
-//! - A cache is flushed before it is switched off, and nothing is switched whose state before was
-//!   not kept.
-//! - `queue/write_cache` is the kernel's belief. It is never written, and never taken for the
+//! - A fact names its source. What cannot be found out is unknown, with the reason; never guessed.
+//! - A cache is flushed before it is switched off, and never switched before its state was saved.
+//! - `queue/write_cache` is the kernel's assumption. It is never written, and never used as the
 //!   drive's state.
 //!
-//! **Not here**: where states are kept (the binary's folder), what is printed, RAID controllers'
-//! own protocols.
+//! **Not here**: where states are saved (the binary's folder), output, RAID controllers' own
+//! protocols.
 
 mod ask;
 mod control;

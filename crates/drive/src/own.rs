@@ -1,4 +1,4 @@
-//! What a drive says of its caches when it is asked itself.
+//! A drive's own report of its caches.
 
 use crate::ask::{self, AskError, nvme, scsi};
 use crate::drive::{Drive, Protocol};
@@ -10,17 +10,17 @@ use crate::write_cache::{CacheState, Setting};
 use serde::Serialize;
 use std::fs::File;
 
-/// By the drive's word.
+/// As the drive reports it.
 #[derive(Clone, Debug, Serialize)]
 pub struct OwnFacts {
     pub write_cache: Fact<CacheState>,
     /// Whether reads may come from the drive's cache.
     pub read_cache: Fact<bool>,
-    /// Whether it can keep a change of the write cache over a power cycle.
+    /// Whether it can save the write cache setting across power cycles.
     pub can_save: Fact<bool>,
-    /// Whether it has a cache that forgets with the power.
+    /// Whether it has a volatile cache.
     pub volatile_cache: Fact<bool>,
-    /// Whether it has one that does not.
+    /// Whether it has a non-volatile cache.
     pub non_volatile_cache: Fact<bool>,
 }
 
@@ -28,7 +28,7 @@ const MODE_PAGE: &str = "caching mode page 08h";
 const INQUIRY_PAGE: &str = "extended inquiry page 86h";
 
 impl Drive {
-    /// Asks the drive.
+    /// Queries the drive.
     pub fn own(&self) -> OwnFacts {
         match self.protocol {
             Protocol::Nvme => match ask::open(&self.path) {

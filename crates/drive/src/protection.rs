@@ -1,10 +1,10 @@
-//! Whether acknowledged writes survive a power cut: hints, each with its evidence.
+//! Whether acknowledged writes survive a power cut: indications, each with its evidence.
 //!
-//! No command asks a drive whether it has capacitors. What there is: a drive that declares no
-//! volatile cache, and the names of families that are sold with protection.
+//! No command reports whether a drive has capacitors. The evidence: a drive that declares no
+//! volatile cache, and model families that are sold with protection.
 //!
-//! **Not here**: a proof. The table of families is what they are commonly known for; no maker has
-//! confirmed it, and a family that is protected in part is left out.
+//! **Not here**: proof. The table of families is common knowledge, not confirmed by vendors; partly
+//! protected families are left out.
 
 use crate::kernel::KernelFacts;
 use crate::own::OwnFacts;
@@ -12,32 +12,32 @@ use crate::write_cache::CacheState;
 use serde::Serialize;
 use std::fmt;
 
-/// What the hints come to.
+/// The conclusion from all hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The drive declares that nothing of what it acknowledges is volatile.
+    /// The drive declares that acknowledged writes are not volatile.
     Declared,
-    /// It does not say so, but something points that way.
+    /// The drive does not declare it, but there is evidence.
     Hinted,
     Unknown,
 }
 
-/// One of the things that point somewhere.
+/// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hint {
     pub says: String,
     pub evidence: String,
 }
 
-/// All of them.
+/// The conclusion and its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Protection {
     pub verdict: Verdict,
     pub hints: Vec<Hint>,
 }
 
-/// How the models of a family with power-loss protection begin.
+/// Prefix of the models of a family with power-loss protection.
 struct Family {
     prefix: &'static str,
     name: &'static str,
@@ -66,11 +66,11 @@ const fn family(prefix: &'static str, name: &'static str) -> Family {
     Family { prefix, name }
 }
 
-/// Drivers of controllers that show volumes of their own instead of drives.
+/// Drivers of controllers that present RAID volumes instead of drives.
 const RAID_DRIVERS: [&str; 5] = ["megaraid_sas", "aacraid", "smartpqi", "hpsa", "arcmsr"];
 
 impl Protection {
-    /// What points at protection, or away from it.
+    /// The evidence for and against protection.
     pub fn of(kernel: &KernelFacts, own: &OwnFacts) -> Self {
         let declared = declared(own);
         let positive = [non_volatile(own), family_of(kernel)];
@@ -84,12 +84,12 @@ impl Protection {
         Self { verdict, hints: hints.flatten().collect() }
     }
 
-    /// What the name says: a family that is sold with protection.
+    /// By the model name: a family that is sold with protection.
     pub fn family_of(kernel: &KernelFacts) -> Option<Hint> {
         family_of(kernel)
     }
 
-    /// What the driver says: that a RAID controller stands between.
+    /// By the driver: a RAID controller is in the path.
     pub fn controller_of(kernel: &KernelFacts) -> Option<Hint> {
         controller(kernel)
     }

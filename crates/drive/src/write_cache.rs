@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheState {
-    /// The drive has none, or none that forgets.
+    /// The drive has none, or only a non-volatile one.
     Absent,
     Off,
     On,
@@ -28,7 +28,7 @@ impl Setting {
 }
 
 impl CacheState {
-    /// What brings it back; `None` where there is no cache.
+    /// The setting that restores this state; `None` where there is no cache.
     pub fn setting(self) -> Option<Setting> {
         match self {
             Self::Absent => None,

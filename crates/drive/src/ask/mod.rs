@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Why a drive has not answered.
+/// Why a command to a drive failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     #[error("{} cannot be opened: {source}{}", path.display(), way_out(source))]
@@ -42,7 +42,7 @@ fn way_out(error: &io::Error) -> &'static str {
 /// # Errors
 /// Where that is not allowed, or there is no drive.
 pub fn open(path: &Path) -> Result<File, AskError> {
-    // Read-only, so that nobody who watches for writers looks at the drive anew when it is closed.
+    // Read-only, so that closing it does not make udev probe the drive again.
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let opened = File::options().read(true).custom_flags(flags).open(path);
     opened.map_err(|source| AskError::Open { path: path.to_owned(), source })
@@ -53,7 +53,7 @@ pub fn open(path: &Path) -> Result<File, AskError> {
 /// # Safety
 /// `argument` is what `request` takes, and the memory that it points at is the caller's.
 unsafe fn ioctl<T>(file: &File, request: u32, argument: &mut T) -> io::Result<i32> {
-    // SAFETY: by the caller's promise; the file is open.
+    // SAFETY: as the caller guarantees; the file is open.
     let returned = unsafe { libc::ioctl(file.as_raw_fd(), request as _, &raw mut *argument) };
     match returned {
         0.. => Ok(returned),

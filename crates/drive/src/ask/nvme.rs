@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<Command>() == 72);
 /// The controller's identify data.
 ///
 /// # Errors
-/// Where it may not be asked, or does not answer.
+/// Without permission, or where the controller does not complete the command.
 pub fn identify(file: &File) -> Result<Identify, AskError> {
     let mut data = Box::new([0_u8; IDENTIFY_BYTES]);
     let mut command = Command {
@@ -73,7 +73,7 @@ pub fn set_write_cache(file: &File, on: bool) -> Result<(), AskError> {
     send(file, "Set Features 06h", ADMIN_COMMAND, &mut command)
 }
 
-/// Switches the volatile write cache for good.
+/// Switches the volatile write cache persistently.
 ///
 /// # Errors
 /// As [`identify`]; also where the controller cannot save.
@@ -116,7 +116,7 @@ fn send(
     }
 }
 
-/// What a status means, where that helps.
+/// A known status in words.
 pub fn told(status: u16) -> &'static str {
     match status {
         0x001 => " (unknown command)",

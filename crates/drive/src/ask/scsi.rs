@@ -47,7 +47,7 @@ const _: () = assert!(size_of::<SgIo>() == 88);
 /// The caching page as it is now.
 ///
 /// # Errors
-/// Where the drive does not tell it in either form.
+/// Where the drive reports it in neither form.
 pub fn caching(file: &File) -> Result<Caching, AskError> {
     const TEN: &str = "MODE SENSE(10)";
     // Without block descriptors, current values, the caching page.
@@ -89,7 +89,7 @@ pub fn synchronize_cache(file: &File) -> Result<(), AskError> {
     send(file, "SYNCHRONIZE CACHE(10)", &whole_drive, None).map(drop)
 }
 
-/// Sends a command that reads, or moves no data; how many bytes came back.
+/// Sends a command that reads, or transfers no data; returns the bytes transferred.
 fn send(
     file: &File,
     name: &'static str,

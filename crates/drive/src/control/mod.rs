@@ -1,10 +1,10 @@
 //! Switching a drive's write cache.
 //!
-//! 1. What it is now is read from the drive.
-//! 2. The caller keeps that, durably.
-//! 3. A cache that is switched off is flushed first: what it holds is on the medium before.
+//! 1. The current state is read from the drive.
+//! 2. The caller saves it durably.
+//! 3. Before a cache is switched off it is flushed.
 //! 4. It is switched.
-//! 5. What it is now is read from the drive; if that is not what was asked for, it is an error.
+//! 5. The state is read back; any other than the requested one is an error.
 
 mod nvme;
 mod scsi;
@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How long a drive keeps it.
+/// How long the drive keeps the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lasting {
@@ -27,29 +27,28 @@ pub enum Lasting {
     Saved,
 }
 
-/// What switching needs of a drive.
+/// The operations that switching needs.
 pub trait CacheControl {
-    /// By the drive's word, now.
+    /// The current state as the drive reports it.
     ///
     /// # Errors
-    /// Where the drive does not say.
+    /// Where the drive does not report it.
     fn read(&self) -> Result<CacheState, AskError>;
 
-    /// Has everything that was acknowledged on the medium, whatever the kernel believes of the
-    /// cache.
+    /// Writes everything acknowledged to the medium, also where the kernel assumes no cache.
     ///
     /// # Errors
     /// Where the drive could not.
     fn flush(&self) -> Result<(), ControlError>;
 
-    /// Switches it; how long that lasts.
+    /// Switches it; returns how long the setting lasts.
     ///
     /// # Errors
     /// Where it cannot be done, or not for as long.
     fn write(&self, to: Setting, lasting: Lasting) -> Result<Lasting, ControlError>;
 }
 
-/// Why a step was not done.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     #[error(transparent)]
@@ -71,7 +70,7 @@ pub enum ControlError {
     Hook(#[from] HookError),
 }
 
-/// Why a cache was not switched, and what it is now.
+/// Why a cache was not switched, and its state.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     #[error("the state of the write cache cannot be read, and nothing was changed: {}", unread(.0))]
@@ -94,7 +93,7 @@ pub enum SetError {
     NotTaken { asked: Setting, is: CacheState },
 }
 
-/// Why, and what is left where the drive itself takes no command for it.
+/// The cause, and the way out where the drive accepts no such command.
 fn unread(error: &AskError) -> String {
     match error {
         AskError::NoWay => {
@@ -104,18 +103,19 @@ fn unread(error: &AskError) -> String {
     }
 }
 
-/// What switching came to, as the drive tells it.
+/// The outcome of switching, as the drive reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switched {
-    /// Unknown only where a hook has switched what the drive does not show.
+    /// Unknown only where a hook switched a cache whose state the drive does not report.
     pub before: Option<CacheState>,
     pub after: Option<CacheState>,
-    /// How long; `None` where nothing was sent, because it was so already, or by a hook.
+    /// How long the setting lasts; `None` where nothing was sent because it was set already, and
+    /// with a hook.
     pub lasting: Option<Lasting>,
     pub flushed: bool,
 }
 
-/// Switches a cache; `keep` stores what it was.
+/// Switches a cache; `keep` saves the previous state.
 ///
 /// # Errors
 /// With the step that failed, and whether anything was changed.
@@ -147,11 +147,11 @@ pub fn switch(
     }
 }
 
-/// Switches by a command. It is run whatever the drive says of itself: behind a controller that may
-/// be another cache's state, or none.
+/// Switches by a command, which runs whatever state the drive reports: behind a controller that may
+/// be another cache's, or none.
 ///
 /// # Errors
-/// As [`switch`]; not where the drive does not say what it is.
+/// As [`switch`]; but not where the drive does not report its state.
 pub fn switch_by_hook(
     control: &dyn CacheControl,
     words: &[String],
@@ -163,7 +163,7 @@ pub fn switch_by_hook(
         keep(was).map_err(SetError::Keep)?;
     }
     let flushed = flush_before(control, to)?;
-    // What a command that fails has done, nobody knows.
+    // What a failed command has changed is unknown.
     hook::run(words).map_err(|error| SetError::Half(error.into()))?;
     let after = control.read().ok();
     match after {
@@ -181,7 +181,7 @@ fn flush_before(control: &dyn CacheControl, to: Setting) -> Result<bool, SetErro
 }
 
 impl Drive {
-    /// The way to this drive's write cache.
+    /// Access to this drive's write cache.
     ///
     /// # Errors
     /// Where it cannot be opened.
@@ -196,7 +196,7 @@ impl Drive {
     }
 }
 
-/// A device that the kernel has no way to; a hook may have one.
+/// A device without a command set known here; only a hook can switch it.
 struct Mute {
     file: File,
 }
@@ -215,7 +215,8 @@ impl CacheControl for Mute {
     }
 }
 
-/// Has the kernel write back what it holds of the device, and flush if it believes in a cache.
+/// Makes the kernel write back its cached data of the device, and flush if it assumes a volatile
+/// cache.
 fn sync(file: &File) -> Result<(), ControlError> {
     file.sync_all().map_err(ControlError::Sync)
 }
@@ -234,7 +235,7 @@ fn way_out(error: &io::Error) -> &'static str {
 }
 
 impl SetError {
-    /// Whether the drive is known to be as it was before.
+    /// Whether the drive's state is known to be unchanged.
     pub fn changed_nothing(&self) -> bool {
         match self {
             Self::Before(_) | Self::Absent | Self::Keep(_) | Self::Flush(_) | Self::Write(_) => {

@@ -1,8 +1,8 @@
 //! The write cache of a SCSI disk, or of a SATA disk behind the kernel's translation.
 //!
-//! It is switched by the kernel, which sends MODE SELECT and then looks at the disk anew, so that
-//! it sends flushes from then on, or none. It is read by ourselves: `cache_type` is what the
-//! kernel has seen when it looked last.
+//! The kernel switches it: it sends MODE SELECT and rereads the disk's caching mode, so that it
+//! sends flushes from then on, or none. It is read here with MODE SENSE, because `cache_type` is
+//! what the kernel read last.
 //!
 //! **Source**: Linux `drivers/scsi/sd.c`, `cache_type_store`.
 
@@ -42,7 +42,7 @@ impl CacheControl for ScsiDisk {
             return Err(ControlError::Unsaveable { why });
         }
         write_attribute(&cache_type(&self.dir)?, word(to, caching.read_cache_disabled))?;
-        // The kernel has the drive save the page wherever the drive can.
+        // The kernel asks for the page to be saved wherever the drive can.
         Ok(if caching.can_be_saved { Lasting::Saved } else { Lasting::UntilPowerCycle })
     }
 }
@@ -55,7 +55,7 @@ fn cache_type(dir: &Path) -> Result<PathBuf, ControlError> {
     Ok(entry.map_err(error)?.path().join("cache_type"))
 }
 
-/// The kernel's word for both bits: the read cache stays as it is.
+/// The kernel's name for both bits: the read cache setting stays as it is.
 fn word(to: Setting, read_cache_disabled: bool) -> &'static str {
     match (to, read_cache_disabled) {
         (Setting::Off, false) => "write through",

@@ -1,4 +1,4 @@
-//! The write cache of a virtio disk, which the hypervisor has; not every one lets it be switched.
+//! The write cache of a virtio disk, provided by the hypervisor; not every one allows switching it.
 
 use super::{CacheControl, ControlError, Lasting, sync, write_attribute};
 use crate::ask::AskError;

@@ -2,18 +2,18 @@
 //!
 //! **Source**: SBC-4, caching mode page; SPC-5, mode parameter headers.
 
-/// What a drive says of its caches.
+/// A drive's caching page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caching {
     /// WCE: writes are acknowledged from the cache.
     pub write_cache: bool,
     /// RCD: reads do not come from the cache.
     pub read_cache_disabled: bool,
-    /// PS: the drive can save the page, and keeps it over a power cycle.
+    /// PS: the drive can save the page across power cycles.
     pub can_be_saved: bool,
 }
 
-/// Which of the two commands was answered; their headers differ.
+/// Which of the two commands succeeded; their headers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     Six,
@@ -23,7 +23,7 @@ pub enum Header {
 const CACHING_PAGE: u8 = 0x08;
 
 impl Caching {
-    /// Finds the page behind the header and the block descriptors; `None` where it is not there.
+    /// Finds the page after the header and the block descriptors; `None` where it is missing.
     pub fn parse(reply: &[u8], header: Header) -> Option<Self> {
         let page = reply.get(page_offset(reply, header)?..)?;
         let (&first, &flags) = (page.first()?, page.get(2)?);

@@ -5,7 +5,7 @@
 /// Length of the structure.
 pub const IDENTIFY_BYTES: usize = 4096;
 
-/// What of it says something of the cache.
+/// The fields about the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identify {
     /// VWC bit 0: there is a volatile write cache.

@@ -1,4 +1,4 @@
-//! Bytes that drives answer with. They are a stranger's: nothing here trusts a length.
+//! Parsers of drives' replies. The bytes are untrusted: every length is checked.
 
 pub mod caching;
 pub mod identify;

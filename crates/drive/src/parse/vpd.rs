@@ -2,7 +2,7 @@
 //!
 //! **Source**: SPC-5 (80h, 86h); SBC-4 (B1h).
 
-/// How fast the medium turns.
+/// The medium's rotation rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
     None,
@@ -40,7 +40,7 @@ pub fn cache_kinds(page: &[u8]) -> Option<CacheKinds> {
     Some(CacheKinds { volatile: flags & 0x01 != 0, non_volatile: flags & 0x02 != 0 })
 }
 
-/// What follows the header, as far as the page says it goes.
+/// The payload after the header, up to the page's own length.
 fn body(page: &[u8], code: u8) -> Option<&[u8]> {
     let header = page.get(..4)?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
