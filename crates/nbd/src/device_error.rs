@@ -1,9 +1,9 @@
-//! Errors of devices in the words of the protocol.
+//! Maps device errors to those of the protocol.
 
 use crate::codec::wire::WireError;
 use headpond_block::{Cause, DeviceError};
 
-/// What a client is told about a failed operation.
+/// The protocol's error for a failed operation.
 pub fn to_wire(error: &DeviceError) -> WireError {
     match error.cause() {
         Cause::OutOfRange { .. } | Cause::Misaligned { .. } => WireError::Invalid,
@@ -17,7 +17,7 @@ pub fn to_wire(error: &DeviceError) -> WireError {
     }
 }
 
-/// Linux error numbers; the protocol asks to report a quota and a file limit as lack of space.
+/// Linux error numbers; the protocol reports a quota and a file limit as `ENOSPC`.
 fn os_to_wire(errno: i32) -> WireError {
     match errno {
         1 | 13 | 30 => WireError::NotPermitted,

@@ -1,13 +1,13 @@
-//! What a client is told about an export.
+//! The description of an export for clients.
 
 use crate::codec::option_reply::BlockSizes;
 use crate::codec::wire::TransmissionFlags;
 
-/// The public face of one export: everything a handshake needs, and nothing that does I/O.
+/// Everything that a handshake needs to know of one export, without I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportInfo {
     pub name: String,
-    /// For people; empty when there is none.
+    /// Description; empty when there is none.
     pub description: String,
     pub size_bytes: u64,
     pub flags: TransmissionFlags,

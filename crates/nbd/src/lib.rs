@@ -3,10 +3,10 @@
 //! - [`codec`]: bytes to messages and back, without I/O.
 //! - [`server`]: named block devices for many clients; the handshake is a pure state machine.
 //! - [`client`]: a server's export as a block device.
-//! - [`limits`]: what a client may ask for and hold.
+//! - [`limits`]: limits of requests and memory per client.
 //!
-//! Everything that waits runs on the runtime of `headpond-block`, so the same source serves real
-//! sockets and simulated ones.
+//! All waiting goes through the runtime of `headpond-block`, so the same code serves real sockets
+//! and simulated ones.
 //!
 //! **Source**: `doc/proto.md` of the NBD project.
 

@@ -2,50 +2,49 @@
 
 use std::time::Duration;
 
-/// Bounds on what a client may ask for and hold; every queue of the server ends at one of these.
+/// Bounds on a client's requests and memory; every queue of the server is bounded by one of these.
 ///
-/// **Source**: the numbers are those that served other servers well after option floods
-/// (CVE-2017-15119) and handshakes that never ended (CVE-2024-7409).
+/// **Source**: the numbers follow those of other servers after option floods (CVE-2017-15119) and
+/// handshakes that never ended (CVE-2024-7409).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Options that one handshake may send.
     pub options_max: u32,
-    /// Data of one option that is looked at; longer data is skipped and the option refused.
+    /// Data of one option that is decoded; longer data is skipped and the option refused.
     pub option_bytes_max: u32,
-    /// Data of one option that is skipped; a client that announces more is cut off.
+    /// Data of one option that is skipped; a client that announces more is disconnected.
     pub option_skip_bytes_max: u32,
     /// From the first byte to the transmission phase.
     pub handshake_time_max: Duration,
-    /// Connections served at once. Where all places are taken a new one gets that of a handshake
-    /// that is not finished, or of a client that has asked for nothing for
-    /// [`Self::unused_time_max`]; never of one that has been served.
+    /// Concurrent connections. Where all are in use a new one replaces an unfinished handshake, or
+    /// a client that has sent no request for [`Self::unused_time_max`]; never one that has been
+    /// served.
     pub connections_max: usize,
-    /// Connections beyond these that are told, in the handshake, that there is no place for them;
-    /// further ones are closed unanswered.
+    /// Further connections that are refused in the handshake; those beyond are closed without a
+    /// reply.
     pub turned_away_max: usize,
-    /// From the end of the handshake; after that a client that has never asked for anything gives
-    /// way to a new one where places are short.
+    /// From the end of the handshake; after that a client without requests is replaced by a new one
+    /// where places are short.
     pub unused_time_max: Duration,
-    /// Payload of a refused write that is skipped; a client that announces more is cut off.
+    /// Payload of a refused write that is skipped; a client that announces more is disconnected.
     pub payload_skip_bytes_max: u32,
     /// Requests of one connection between their arrival and the end of sending their reply.
     pub in_flight_requests_max: usize,
     /// Payload bytes of these requests. A single request always fits.
     pub in_flight_bytes_max: u64,
-    /// Payload bytes of the requests of all connections, from their admission until their answers
-    /// are sent: one budget, for which their next requests wait in turn, and are never refused. A
+    /// Payload bytes of the requests of all connections, from their admission until their replies
+    /// are sent: one budget, for which their next requests wait in order, and are never refused. A
     /// single request always fits where nothing else is held.
     ///
-    /// Beside it a connection has its receive buffer of 256 KiB, and for small payloads that were
-    /// received there and are at the device the earlier buffers that they lie in; and headers of
-    /// answers, one for each request in flight.
+    /// In addition a connection has its receive buffer of 256 KiB, earlier ones as long as small
+    /// payloads in them are at the device, and one reply header for each request in flight.
     pub memory_bytes_max: u64,
-    /// How long a client that holds memory may take to read one batch of answers (2 MiB, or one
-    /// longer answer), or to send one payload, before it is cut off where others wait for memory:
-    /// it is the only way to get back what such a client holds.
+    /// How long a client that holds memory may take to read one batch of replies (2 MiB, or one
+    /// longer reply), or to send one payload, before it is disconnected where others wait for
+    /// memory: the only way to reclaim that memory.
     pub stall_time_max: Duration,
-    /// How long a client may take to read its last answers once its connection, or the server,
-    /// comes to its end.
+    /// How long a client may take to read its last replies when its connection ends, or the server
+    /// stops.
     pub stop_time_max: Duration,
 }
 
@@ -53,8 +52,7 @@ pub struct Limits {
 /// are errors.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
-/// The least that [`Limits::memory_bytes_max`] is of use with: two of the longest requests, in
-/// bytes.
+/// The smallest useful [`Limits::memory_bytes_max`]: two of the longest requests, in bytes.
 pub const MEMORY_BYTES_MIN: u64 = 2 * PAYLOAD_BYTES_MAX as u64;
 
 impl Default for Limits {

@@ -1,8 +1,8 @@
 //! The block device above a connection.
 //!
-//! A request larger than the server takes is cut into pieces that are in flight together. What the
-//! server cannot do is done with what it can: FUA by a flush, zeroes by writing them; a discard
-//! that it does not know is a hint not taken.
+//! A request larger than the server's maximum is split into concurrent pieces. What the server does
+//! not support is emulated: FUA by a flush, zeroes by writing them; an unsupported discard is
+//! ignored.
 
 use super::in_flight::Reply;
 use super::{Connection, NbdDevice};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// Longest range of a request without payload, a multiple of every block size.
 const RANGE_BYTES_MAX: u64 = 1 << 30;
-/// What is written at a time where the server cannot write zeroes by itself.
+/// Zeroes written at a time where the server does not support WRITE_ZEROES.
 const ZEROES_BYTES: u64 = 1 << 20;
 
 impl BlockDevice for NbdDevice {
@@ -42,7 +42,7 @@ impl BlockDevice for NbdDevice {
     }
 }
 
-/// How a request is carried out with what the server offers.
+/// How a request maps to the server's commands.
 enum Admissible {
     Nothing,
     One(Command, CommandFlags),
@@ -97,7 +97,7 @@ impl NbdDevice {
         Admissible::One(command, flags)
     }
 
-    /// Queues the request at once where there is room.
+    /// Queues the request immediately where there is space.
     fn submit_one(
         &self,
         command: Command,
@@ -136,10 +136,10 @@ impl NbdDevice {
         }
     }
 
-    /// Asks the server to have `range` at hand for reads to come; nothing where it cannot.
+    /// Asks the server to cache `range` for later reads; no effect where it cannot.
     ///
     /// # Errors
-    /// What a read of the range would answer.
+    /// As for a read of the range.
     pub async fn cache(&self, range: ByteRange) -> Outcome {
         if !self.offers(TransmissionFlags::SEND_CACHE) {
             return Ok(());

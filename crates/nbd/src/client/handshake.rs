@@ -2,7 +2,7 @@
 //!
 //! 1. The greeting arrives; flags and `STRUCTURED_REPLY` are sent.
 //! 2. Whatever the answer, `GO` is sent for the export.
-//! 3. Information arrives until `ACK`; a server that does not know `GO` is asked by `EXPORT_NAME`.
+//! 3. Information arrives until `ACK`; a server without `GO` gets `EXPORT_NAME`.
 
 use crate::codec::option::{encode_export_query, encode_option};
 use crate::codec::option_reply::{BlockSizes, Info, OptionReplyHeader, decode_greeting};
@@ -13,21 +13,21 @@ use crate::codec::wire::{
 use crate::codec::{CodecError, Cursor};
 use crate::limits::PAYLOAD_BYTES_MAX;
 
-/// Longest data of one option reply that a client looks at.
+/// Longest data of one option reply that a client decodes.
 const REPLY_BYTES_MAX: u32 = 16 * 1024;
-/// Replies after which a server that never comes to an end is given up.
+/// Replies after which the handshake is aborted.
 const REPLIES_MAX: u32 = 64;
 /// Size and flags that answer `EXPORT_NAME`.
 const EXPORT_NAME_BYTES: usize = 10;
 
-/// What a server told about the export that it will serve.
+/// The export as the server described it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub size_bytes: u64,
     pub flags: TransmissionFlags,
     pub block_sizes: BlockSizes,
     pub structured_replies: bool,
-    /// By the server, and for people; empty where it has none.
+    /// The server's description; empty where it has none.
     pub name: String,
     pub description: String,
 }

@@ -4,17 +4,17 @@ use crate::codec::wire::WireError;
 use headpond_block::Buffers;
 use headpond_block::sync::{Receiver, Sender, oneshot};
 
-/// How a request ended, as far as the connection can tell.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Done,
     Failed(WireError),
-    /// The connection ended before the answer.
+    /// The connection ended before the reply.
     Lost,
 }
 
-/// One request in flight. It keeps the memory of a read until the server has answered, whether or
-/// not anybody still waits.
+/// One request in flight. It holds the memory of a read until the server has replied, also after
+/// the caller dropped it.
 pub struct Pending {
     /// Where the read's data goes; empty for everything else.
     pub memory: Buffers,
@@ -39,7 +39,7 @@ struct Slot {
 }
 
 impl InFlight {
-    /// Remembers a request; its cookie, and where the answer will arrive.
+    /// Adds a request; returns its cookie and the receiver of its outcome.
     pub fn insert(&mut self, memory: Buffers, offset: u64) -> (u64, Receiver<Reply>) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -54,13 +54,13 @@ impl InFlight {
         ((u64::from(slot.uses) << 32) | u64::from(index), receiver)
     }
 
-    /// The request with this cookie, if the server may answer it.
+    /// The request in flight with this cookie.
     pub fn get(&mut self, cookie: u64) -> Option<&mut Pending> {
         let slot = self.slots.get_mut(cookie as u32 as usize)?;
         if slot.uses != (cookie >> 32) as u32 { None } else { slot.pending.as_mut() }
     }
 
-    /// Answers a request and forgets it.
+    /// Completes a request and removes it.
     ///
     /// # Panics
     /// Where there is none with this cookie.
@@ -72,7 +72,7 @@ impl InFlight {
         pending.answer.send(reply);
     }
 
-    /// Tells everyone that no answer will come.
+    /// Fails all requests in flight.
     pub fn lose_all(&mut self) {
         for pending in self.slots.iter_mut().filter_map(|slot| slot.pending.take()) {
             pending.answer.send(Reply::Lost);

@@ -1,8 +1,8 @@
 //! A client: a server's export as a block device.
 //!
-//! 1. [`NbdDevice::connect`] haggles over a connected stream and spawns the connection's task.
+//! 1. [`NbdDevice::connect`] negotiates over a connected stream and spawns the connection's task.
 //! 2. Each request gets a cookie and is queued; the task sends everything queued in one write and
-//!    answers requests as their replies arrive, in whatever order.
+//!    completes requests as their replies arrive, in any order.
 //! 3. When the connection ends, every request in flight and every later one fails with `Gone`.
 //!
 //! **Invariants**
@@ -34,12 +34,12 @@ use std::time::Duration;
 
 /// Requests that one connection has in flight at most.
 pub const IN_FLIGHT_MAX: usize = 256;
-/// How long a server may take from the connection to its consent.
+/// How long a server may take for the handshake.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a server may take to close after it was told that the client leaves.
+/// How long a server may take to close after the client's disconnect.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// An export of some NBD server, over one connection.
+/// An export of an NBD server, over one connection.
 pub struct NbdDevice {
     connection: Rc<Connection>,
     name: DeviceName,
@@ -61,7 +61,7 @@ pub enum ConnectError {
     Stream(#[from] io::Error),
 }
 
-/// What a server did that ended the connection.
+/// A server's error that ended the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     #[error("the stream ended in the middle of a reply")]
@@ -94,7 +94,7 @@ struct Connection {
 }
 
 impl NbdDevice {
-    /// Asks the server at the other end of `stream` for `export` and turns it into a device.
+    /// Negotiates `export` with the server at the other end of `stream`, and makes it a device.
     ///
     /// # Errors
     /// A [`ConnectError`]; the stream is shut down.
@@ -115,7 +115,7 @@ impl NbdDevice {
         Ok(Self { connection, name, geometry })
     }
 
-    /// What the server told about the export.
+    /// The server's description of the export.
     pub fn terms(&self) -> &Terms {
         &self.connection.terms
     }
@@ -130,7 +130,7 @@ impl NbdDevice {
         self.connection.error.borrow_mut().take()
     }
 
-    /// Leaves the server: waits until it has answered what is in flight and closed.
+    /// Disconnects: waits until requests in flight have completed and the server has closed.
     pub async fn close(&self) {
         self.connection.say_goodbye();
         let connection = Rc::clone(&self.connection);
@@ -150,7 +150,7 @@ impl Drop for NbdDevice {
     }
 }
 
-/// Haggles, and hands the link to a task of its own.
+/// Negotiates, and hands the link to a task of its own.
 async fn establish(
     runtime: Runtime,
     pool: BufferPool,
@@ -199,7 +199,7 @@ async fn shake_hands(link: &mut Link<'_>, export: &str) -> Result<Terms, Connect
     }
 }
 
-/// A server that cannot flush promises nothing.
+/// A server that cannot flush guarantees no durability.
 fn geometry_of(terms: &Terms) -> Result<Geometry, ConnectError> {
     use crate::codec::wire::TransmissionFlags as Flags;
     let logical_block_bytes = match terms.block_sizes.minimum {
@@ -234,7 +234,8 @@ impl Connection {
         }
     }
 
-    /// Queues one request; its answer arrives at the receiver. `None` where the connection is over.
+    /// Queues one request; its reply arrives at the receiver. `None` where the connection has
+    /// ended.
     fn ask(
         &self,
         command: Command,

@@ -1,7 +1,7 @@
-//! The receiving half of a client: replies in, waiting requests answered.
+//! The receiving half of a client: replies complete requests in flight.
 //!
-//! A server is trusted no more than a client: whatever it sends that was not asked for, or does not
-//! fit what was asked, ends the connection.
+//! A server is trusted no more than a client: a reply that was not requested, or does not match its
+//! request, ends the connection.
 
 use super::in_flight::{Pending, Reply};
 use super::{Connection, ProtocolError};
@@ -17,7 +17,7 @@ const ERROR_CHUNK_BYTES_MAX: usize = 6 + STRING_BYTES_MAX + 8;
 const HOLE_BYTES: usize = 12;
 const OFFSET_BYTES: usize = 8;
 
-/// Answers waiting requests until the connection ends.
+/// Completes requests in flight until the connection ends.
 ///
 /// # Errors
 /// Why it ended before its time.

@@ -15,7 +15,7 @@ impl<'a> Cursor<'a> {
         Self { what, rest: bytes }
     }
 
-    /// The bytes that nobody took yet.
+    /// The bytes not yet consumed.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,11 +1,11 @@
 //! The NBD wire format as pure functions: bytes to values and values to bytes.
 //!
 //! 1. [`wire`] holds every constant and flag set of the protocol that Headpond speaks.
-//! 2. [`option`] decodes and encodes what a client haggles for; [`option_reply`] what it is told.
+//! 2. [`option`] decodes and encodes options; [`option_reply`] their replies.
 //! 3. [`request`] is the 28-byte transmission header; [`reply`] simple replies and chunks.
 //!
 //! **Invariants**
-//! - No function here reads, writes, waits or asks for the time.
+//! - No function here does I/O, waits or reads the clock.
 //! - Nothing is allocated by a length that the peer sent: decoded strings borrow the input, and an
 //!   input is as long as its caller chose to receive.
 //! - Bytes from the peer are never asserted; every malformed input is a [`CodecError`].
@@ -26,13 +26,13 @@ pub use cursor::Cursor;
 /// Why bytes from the peer are not a message of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// A magic number is wrong: the peer speaks something else, or both sides lost step.
+    /// A magic number is wrong: another protocol, or the stream is out of sync.
     #[error("bad magic for {what}: expected {expected:#x}, found {found:#x}")]
     BadMagic { what: &'static str, expected: u64, found: u64 },
     /// A field or string reaches past the end of its message.
     #[error("{what} is truncated: {needed} bytes needed, {left} left")]
     Truncated { what: &'static str, needed: u64, left: u64 },
-    /// A message goes on after its last field.
+    /// A message has bytes after its last field.
     #[error("{what} has {extra} bytes too many")]
     Trailing { what: &'static str, extra: u64 },
     /// A string is longer than the protocol allows.

@@ -1,7 +1,7 @@
-//! What a client sends while it haggles: one option at a time.
+//! Options of a client in the negotiation, one at a time.
 //!
-//! The header comes first and says how much data follows. The receiver decides whether it wants
-//! that much, collects it, and only then decodes the data as a [`ClientOption`].
+//! The header gives the length of the data. The receiver checks that length against its limits,
+//! collects the data, and only then decodes it as a [`ClientOption`].
 
 use super::wire::{OPTION_MAGIC, STRING_BYTES_MAX, opt};
 use super::{CodecError, Cursor};
@@ -41,7 +41,7 @@ pub enum ClientOption<'a> {
     StructuredReply,
     ListMetaContext(MetaContextQuery<'a>),
     SetMetaContext(MetaContextQuery<'a>),
-    /// An option that Headpond does not know; its data is not looked at.
+    /// An unknown option; its data is not decoded.
     Unknown(u32),
 }
 
@@ -65,7 +65,7 @@ impl<'a> ClientOption<'a> {
     ///
     /// # Errors
     /// A [`CodecError`] when the data does not have the form that the option prescribes; the
-    /// message boundary is known, so haggling can go on.
+    /// message boundary is known, so the negotiation can continue.
     pub fn decode(option: u32, data: &'a [u8]) -> Result<Self, CodecError> {
         let mut cursor = Cursor::new("option data", data);
         let decoded = match option {

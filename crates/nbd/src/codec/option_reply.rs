@@ -1,4 +1,4 @@
-//! What a server answers while a client haggles.
+//! Replies of a server in the negotiation.
 
 use super::wire::{
     GREETING_BYTES, HandshakeFlags, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, STRING_BYTES_MAX,
@@ -68,7 +68,7 @@ pub fn encode_reply(option: u32, kind: u32, data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(data);
 }
 
-/// Appends one `NBD_REP_SERVER`: an export of the list, with a description for people.
+/// Appends one `NBD_REP_SERVER`: an export of the list, with a description.
 pub fn encode_server(option: u32, name: &str, description: &str, out: &mut Vec<u8>) {
     let mut data = Vec::with_capacity(4 + name.len() + description.len());
     data.extend_from_slice(&(name.len() as u32).to_be_bytes());

@@ -59,7 +59,7 @@ fn encode_chunk_header(kind: u16, cookie: u64, payload_bytes: u32) -> [u8; CHUNK
     bytes
 }
 
-/// The header of whatever a server sends in the transmission phase.
+/// The header of any message of a server in the transmission phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyHeader {
     Simple { error: Option<WireError>, cookie: u64 },
@@ -83,7 +83,7 @@ impl ReplyHeader {
     /// needed to tell.
     ///
     /// # Errors
-    /// [`CodecError::BadMagic`]: the byte stream has lost step and the connection must end.
+    /// [`CodecError::BadMagic`]: the stream is out of sync and the connection must end.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, CodecError> {
         if bytes.len() < SIMPLE_BYTES {
             return Ok(None);

@@ -24,7 +24,7 @@ impl RequestHeader {
     /// Decodes the first [`Self::BYTES`] of `bytes`.
     ///
     /// # Errors
-    /// [`CodecError::BadMagic`]: the byte stream has lost step and the connection must end.
+    /// [`CodecError::BadMagic`]: the stream is out of sync and the connection must end.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, CodecError> {
         let mut cursor = Cursor::new("request", bytes);
         cursor.magic32(REQUEST_MAGIC)?;

@@ -19,7 +19,7 @@ pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
 /// Longest string in any message, in bytes.
 pub const STRING_BYTES_MAX: usize = 4096;
-/// What a server sends first: two magics and the handshake flags.
+/// The server's greeting: two magics and the handshake flags.
 pub const GREETING_BYTES: usize = 18;
 /// Zeroes that follow the answer to `NBD_OPT_EXPORT_NAME` unless `NO_ZEROES` was agreed.
 pub const EXPORT_NAME_PADDING_BYTES: usize = 124;
@@ -184,8 +184,8 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// The error with this number; a number that the protocol does not define counts as
-    /// [`WireError::Invalid`], as the text asks of clients.
+    /// The error with this number; an undefined number counts as [`WireError::Invalid`], as the
+    /// protocol requires of clients.
     pub fn from_wire(number: u32) -> Option<Self> {
         Some(match number {
             0 => return None,

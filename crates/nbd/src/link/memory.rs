@@ -1,14 +1,14 @@
-//! The memory that the requests of all connections of a server have in common.
+//! The memory budget of the requests of all connections of a server.
 //!
-//! 1. A request takes its bytes when it is admitted, and gives them back when its answer is sent.
-//! 2. Where too few are free it waits in line. What is given back goes to the first in line, as
-//!    soon as it is enough for it.
+//! 1. A request takes its bytes when it is admitted, and releases them when its reply is sent.
+//! 2. Where too few are free it waits in a FIFO queue. Released bytes go to the first request in
+//!    the queue, as soon as they suffice.
 //!
 //! **Invariants**
-//! - No more is held than the budget, but by a single request that is longer than all of it, and
-//!   after the budget was made smaller, until enough was given back.
-//! - Nothing overtakes a request that waits, however little it takes. A connection has one place in
-//!   line, for its next request; so one that wants much waits as often as one that wants little.
+//! - No more is held than the budget, except by a single request that is longer than it, and after
+//!   the budget was reduced, until enough is released.
+//! - No request overtakes a waiting one, however small. A connection has one entry in the queue,
+//!   for its next request, so large requests wait no more often than small ones.
 //!
 //! **Not here**: the memory itself, which is the pool's.
 
@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Payload bytes of requests that are held, and those that wait for some.
+/// Payload bytes held, and the requests that wait for some.
 pub struct MemoryBudget {
     bytes_max: Cell<u64>,
     held_bytes: Cell<u64>,
@@ -32,7 +32,7 @@ struct Waiter {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Waits in line; leaves it when it is dropped before.
+/// Waits in the queue; dropping it leaves the queue.
 struct Taking<'b> {
     budget: &'b MemoryBudget,
     waiter: Rc<Waiter>,
@@ -58,13 +58,13 @@ impl MemoryBudget {
         self.line.borrow().len()
     }
 
-    /// Changes the budget. Where more is held, nothing is taken until enough was given back.
+    /// Changes the budget. Where more is held, nothing is taken until enough is released.
     pub fn set(&self, bytes_max: u64) {
         self.bytes_max.set(bytes_max);
         self.grant();
     }
 
-    /// Takes `bytes` where they are free and nothing waits in line; nothing at all is always free.
+    /// Takes `bytes` where they are free and nothing waits; 0 bytes are always free.
     pub fn try_take(&self, bytes: u64) -> bool {
         let is_free = bytes == 0 || (self.line.borrow().is_empty() && self.fits(bytes));
         if is_free {
@@ -73,7 +73,7 @@ impl MemoryBudget {
         is_free
     }
 
-    /// Takes `bytes` as soon as all that came before have theirs.
+    /// Takes `bytes` in FIFO order.
     pub async fn take(&self, bytes: u64) {
         if !self.try_take(bytes) {
             let (is_granted, waker) = (Cell::new(false), RefCell::default());
@@ -83,7 +83,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Gives back what was taken.
+    /// Releases bytes.
     pub fn give_back(&self, bytes: u64) {
         let held_bytes = self.held_bytes.get();
         assert!(bytes <= held_bytes, "{bytes} bytes given back of {held_bytes}");
@@ -96,7 +96,7 @@ impl MemoryBudget {
         held_bytes == 0 || held_bytes.saturating_add(bytes) <= self.bytes_max.get()
     }
 
-    /// Hands what is free to those who wait, in turn.
+    /// Grants free bytes to waiting requests, in order.
     fn grant(&self) {
         loop {
             let next = self.line.borrow_mut().pop_front_if(|waiter| self.fits(waiter.bytes));

@@ -1,20 +1,20 @@
 //! Both directions of one connection, driven by one task.
 //!
 //! 1. Messages for the peer are pushed to the [`SendQueue`], from this task or from any other.
-//! 2. Whenever the task waits, for bytes or for room, the link sends what is queued: everything in
-//!    one vectored write. A request that was answered at once therefore costs one receive and one
-//!    send, which an io_uring runtime submits together.
-//! 3. Received bytes lie in one large buffer. Small messages are looked at there and payloads are
+//! 2. Whenever the task waits, for bytes or for space, the link sends the queue in one vectored
+//!    write. A request that completes immediately therefore costs one receive and one send, which
+//!    an io_uring runtime submits together.
+//! 3. Received bytes are in one large buffer. Small messages are decoded there and payloads are
 //!    slices of it; large payloads are received straight into memory of their own.
 //!
 //! **Invariants**
 //! - At most one read and one write of the stream are in progress.
-//! - Memory that was handed out as a slice is not received into again while the slice lives: the
-//!   pool gives a buffer back only when its last slice is gone.
-//! - A peer that is gone ends every wait but the last, for what is under way.
-//! - A peer that does not read stops being read from, once its share of the queue is used up.
+//! - Memory handed out as a slice is not received into again while the slice exists: the pool
+//!   reuses a buffer only after its last slice is dropped.
+//! - A disconnected peer ends every wait except the last, for operations in flight.
+//! - A peer that does not read is not read from once its share of the queue is used up.
 //!
-//! **Not here**: what the bytes mean.
+//! **Not here**: the meaning of the bytes.
 
 mod memory;
 mod send_queue;
@@ -39,10 +39,10 @@ const FIRST: usize = ALIGNMENT - RequestHeader::BYTES;
 const ALIGNMENT: usize = 4096;
 /// The header of a request, or of a chunk of data with its offset.
 const LONGEST_HEADER_BYTES: usize = 28;
-/// Less room than this is not worth a receive.
+/// The smallest space worth a receive.
 const ROOM_BYTES_MIN: usize = 32 * 1024;
-/// How often a link that waits asks whether its peer is gone. A write says so too; but nothing is
-/// written while a slow device works on what the peer has asked for.
+/// How often a waiting link checks whether its peer has disconnected. A write detects it too, but
+/// nothing is written while a slow device executes the peer's requests.
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
 /// Payloads up to this size stay in the receive buffer.
 pub const SMALL_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
@@ -54,7 +54,7 @@ const _: () = assert!(FIRST + SMALL_PAYLOAD_BYTES_MAX + ROOM_BYTES_MIN < RECEIVE
 pub struct ReceivePool(BufferPool);
 
 impl ReceivePool {
-    /// Room for `count` receive buffers, taken from the system as they are first used.
+    /// Space for `count` receive buffers, allocated at their first use.
     pub fn new(count: usize) -> Self {
         let classes = vec![PoolClass { buffer_bytes: RECEIVE_BYTES, count }];
         Self(BufferPool::new(&PoolConfig { classes }))
@@ -75,10 +75,10 @@ pub struct Link<'s> {
     /// After a large payload the next message is received alone, so that the payload behind it is
     /// not caught in the receive buffer.
     expects_large: bool,
-    /// When the link cuts itself off.
+    /// When the link disconnects itself.
     deadline: Option<Sleep>,
-    /// When the link asks next whether its peer is gone, if it waits then. It outlives the wait, so
-    /// that one of many short ones costs no timer.
+    /// When the link next checks whether its peer has disconnected, if it waits then. It outlives
+    /// the wait, so that short waits cost no timer.
     watch: Option<Sleep>,
 }
 
@@ -103,8 +103,7 @@ impl<'s> Link<'s> {
         }
     }
 
-    /// Cuts the stream off at the end of `deadline`, or not at all: what waits for the peer then
-    /// ends, in either direction.
+    /// Shuts the stream down after `deadline`, if any: this ends waits in both directions.
     pub fn set_deadline(&mut self, deadline: Option<Sleep>) {
         self.deadline = deadline;
     }
@@ -118,10 +117,10 @@ impl<'s> Link<'s> {
         self.end - self.start
     }
 
-    /// Receives until `count` bytes are there; `false` where the stream ends before.
+    /// Receives until `count` bytes are buffered; `false` where the stream ends before.
     ///
     /// # Errors
-    /// What the stream says.
+    /// The stream's error.
     ///
     /// # Panics
     /// Where `count` is more than a receive buffer can hold.
@@ -162,7 +161,7 @@ impl<'s> Link<'s> {
     /// before.
     ///
     /// # Errors
-    /// What the stream says.
+    /// The stream's error.
     pub async fn small_payload(&mut self, count: usize) -> io::Result<Option<Buffer>> {
         debug_assert!(count <= SMALL_PAYLOAD_BYTES_MAX);
         self.expects_large = false;
@@ -180,7 +179,7 @@ impl<'s> Link<'s> {
     /// `false` where the stream ends before.
     ///
     /// # Errors
-    /// What the stream says.
+    /// The stream's error.
     pub async fn receive_into(&mut self, to: Buffer) -> io::Result<bool> {
         let mut done = 0;
         self.expects_large = to.len() > SMALL_PAYLOAD_BYTES_MAX;
@@ -207,7 +206,7 @@ impl<'s> Link<'s> {
     /// Drops the next `count` bytes; `false` where the stream ends before.
     ///
     /// # Errors
-    /// What the stream says.
+    /// The stream's error.
     pub async fn skip(&mut self, count: usize) -> io::Result<bool> {
         self.expects_large = false;
         let mut left = count;
@@ -222,8 +221,8 @@ impl<'s> Link<'s> {
         Ok(true)
     }
 
-    /// Waits for something else than the peer, sending meanwhile; `None` where the peer is gone
-    /// before. One that has only ceased to send is not.
+    /// Waits for a future while sending; `None` where the peer disconnects first. A half-closed
+    /// peer has not disconnected.
     pub async fn wait<T>(&mut self, runtime: &Runtime, end: impl Future<Output = T>) -> Option<T> {
         let mut end = pin!(end);
         let output = poll_fn(|context| {
@@ -239,8 +238,7 @@ impl<'s> Link<'s> {
         output
     }
 
-    /// Waits for something else, whether or not the peer is there, sending meanwhile. The queue
-    /// wakes the task.
+    /// Waits for a future while sending, also without the peer. The queue wakes the task.
     pub async fn send_until(&mut self, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
         poll_fn(|context| {
@@ -262,7 +260,8 @@ impl<'s> Link<'s> {
         received
     }
 
-    /// Goes on with the write in progress and starts the next ones while they complete at once.
+    /// Continues the write in progress and starts further ones as long as they complete
+    /// immediately.
     fn poll_send(&mut self, context: &mut Context<'_>) {
         self.queue.register(context.waker());
         self.poll_deadline(context);
@@ -306,8 +305,8 @@ impl<'s> Link<'s> {
         self.stream.shutdown();
     }
 
-    /// Makes room for `count` bytes from the first unconsumed one on, and for a receive worth
-    /// making.
+    /// Makes space for `count` bytes from the first unconsumed one on, and for a worthwhile
+    /// receive.
     fn make_room(&mut self, count: usize) {
         if self.available() == 0 {
             let payload = (self.end + RequestHeader::BYTES).next_multiple_of(ALIGNMENT);
@@ -321,7 +320,7 @@ impl<'s> Link<'s> {
         }
     }
 
-    /// Moves what is unconsumed to the front of a receive buffer of which no slice is out.
+    /// Moves unconsumed bytes to the front of a receive buffer without outstanding slices.
     fn move_to_front(&mut self) {
         let rest = self.buffer.slice(self.start..self.end);
         if self.is_lent {

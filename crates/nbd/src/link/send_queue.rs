@@ -1,4 +1,4 @@
-//! What waits to be sent on one connection, and how much its peer has in flight.
+//! The send queue of one connection, and the requests that its peer has in flight.
 
 use super::MemoryBudget;
 use headpond_block::{Buffer, BufferPool, Buffers};
@@ -10,20 +10,20 @@ use std::task::{Poll, Waker};
 
 /// One write takes at most this many pieces, well below the system's limit on vectors.
 const BATCH_PARTS_MAX: usize = 512;
-/// One write takes messages until it has this many bytes, so that memory is given back early.
+/// One write takes messages until it has this many bytes, so that memory is released early.
 const BATCH_BYTES_MAX: usize = 2 << 20;
 /// Headers are packed into memory of this size.
 const ARENA_BYTES: usize = 4096;
 
-/// How much one peer may have in flight.
+/// Limits of one peer's requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlightLimits {
     pub requests_max: usize,
     pub bytes_max: u64,
 }
 
-/// The messages for one peer, in order, and the account of its requests from admission until their
-/// answers are sent.
+/// The messages for one peer, in order, and its requests from admission until their replies are
+/// sent.
 pub struct SendQueue {
     limits: InFlightLimits,
     memory: Rc<MemoryBudget>,
@@ -57,7 +57,7 @@ struct Batch {
     account: Account,
 }
 
-/// What is given back when a message is sent.
+/// Released when a message is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
     requests: usize,
@@ -65,8 +65,8 @@ struct Account {
 }
 
 impl SendQueue {
-    /// An empty queue; `memory` is what its requests share with those of others, and `pool`
-    /// provides memory for headers.
+    /// An empty queue; `memory` is the budget shared with other connections, and `pool` provides
+    /// memory for headers.
     pub fn new(limits: InFlightLimits, memory: Rc<MemoryBudget>, pool: BufferPool) -> Self {
         assert!(limits.requests_max > 0, "at least one request in flight");
         Self {
@@ -82,15 +82,15 @@ impl SendQueue {
         }
     }
 
-    /// Whether the peer's share has room for a request of `bytes`. A single one always fits.
+    /// Whether the peer's share has space for a request of `bytes`. A single one always fits.
     fn has_room(&self, bytes: u64) -> bool {
         let requests = self.requests.get();
         let fits = self.bytes.get().saturating_add(bytes) <= self.limits.bytes_max;
         requests == 0 || (requests < self.limits.requests_max && fits)
     }
 
-    /// Admits a request of `bytes`, which are held until its answer is sent, where the peer's share
-    /// has room and the memory of all has as much.
+    /// Admits a request of `bytes`, held until its reply is sent, where the peer's share and the
+    /// shared budget have space.
     pub fn try_admit(&self, bytes: u64) -> bool {
         let may = self.has_room(bytes) && self.memory.try_take(bytes);
         if may {
@@ -99,13 +99,13 @@ impl SendQueue {
         may
     }
 
-    /// Waits until the peer's share has room for `bytes` more.
+    /// Waits until the peer's share has space for `bytes` more.
     pub async fn room(&self, bytes: u64) {
         // An answer that is sent makes the task of the link look again.
         poll_fn(|_| if self.has_room(bytes) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Admits a request for which the peer's share has room as soon as there is memory.
+    /// Admits a request that fits the peer's share as soon as there is memory.
     pub async fn admit(&self, bytes: u64) {
         self.memory.take(bytes).await;
         self.account_for(bytes);
@@ -117,12 +117,12 @@ impl SendQueue {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Takes back the admission of a request that will never be answered.
+    /// Cancels the admission of a request that will get no reply.
     pub fn withdraw(&self, bytes: u64) {
         self.give_back(Account { requests: 1, bytes });
     }
 
-    /// Requests that were admitted and whose answers are not sent yet.
+    /// Admitted requests whose replies are not sent yet.
     pub fn in_flight(&self) -> usize {
         self.requests.get()
     }
@@ -132,23 +132,23 @@ impl SendQueue {
         self.bytes.get()
     }
 
-    /// What the peer's reading and sending has come to.
+    /// The peer's progress in reading and sending.
     pub fn transfers(&self) -> Transfers {
         self.transfers.get()
     }
 
-    /// Whether everything pushed was sent and no admitted request lacks its answer.
+    /// Whether everything pushed was sent and every admitted request has its reply.
     pub fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         self.requests.get() == 0 && state.batches.is_empty() && state.sending.is_none()
     }
 
-    /// Queues the answer to a request that was admitted with `bytes`.
+    /// Queues the reply to a request that was admitted with `bytes`.
     pub fn push_answer(&self, header: &[u8], payload: &Buffers, bytes: u64) {
         self.push_counted(header, payload, Account { requests: 1, bytes });
     }
 
-    /// Queues a message that answers no admitted request.
+    /// Queues a message that is no reply to an admitted request.
     pub fn push(&self, header: &[u8], payload: &Buffers) {
         self.push_counted(header, payload, Account::default());
     }
@@ -165,7 +165,7 @@ impl SendQueue {
         self.wake();
     }
 
-    /// Nothing is sent any more: the connection is lost. What is queued is given back.
+    /// The connection is lost: nothing more is sent, and queued messages release their memory.
     pub fn break_off(&self) {
         self.is_broken.set(true);
         self.wake();
@@ -176,7 +176,7 @@ impl SendQueue {
         self.is_broken.get()
     }
 
-    /// Makes the task of the link look at the queue and at its conditions again, if it waits.
+    /// Wakes the link's task, if it waits, to check the queue and its conditions again.
     pub fn wake(&self) {
         let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
@@ -194,13 +194,13 @@ impl SendQueue {
         *self.waker.borrow_mut() = None;
     }
 
-    /// Something is under way to the peer, or from it.
+    /// A transfer to or from the peer begins.
     pub fn begin_transfer(&self) {
         let Transfers { begun, ended } = self.transfers.get();
         self.transfers.set(Transfers { begun: begun + 1, ended });
     }
 
-    /// It has arrived, or never will.
+    /// The transfer ended, complete or not.
     pub fn end_transfer(&self) {
         let Transfers { begun, ended } = self.transfers.get();
         assert!(ended < begun, "a transfer ends once");

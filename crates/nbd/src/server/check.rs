@@ -1,11 +1,11 @@
-//! What a request header asks for, once everything that can be wrong with it has been ruled out.
+//! Validation of request headers.
 
 use crate::codec::request::RequestHeader;
 use crate::codec::wire::{Command, CommandFlags, WireError};
 use crate::export_info::ExportInfo;
 use headpond_block::{ByteRange, RequestFlags};
 
-/// A request that may be carried out: in range, aligned, with flags that its command knows.
+/// A valid request: in range, aligned, with flags that its command allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     Read(ByteRange),
@@ -17,7 +17,7 @@ pub enum Operation {
     Disconnect,
 }
 
-/// Bytes that follow the header on the wire, whether or not the request is any good.
+/// Bytes that follow the header on the wire, also of an invalid request.
 pub fn payload_bytes(header: &RequestHeader) -> u32 {
     if header.command == Command::Write.to_wire() { header.length_bytes } else { 0 }
 }
@@ -25,9 +25,9 @@ pub fn payload_bytes(header: &RequestHeader) -> u32 {
 /// Checks a request against its export.
 ///
 /// # Errors
-/// What the protocol asks to answer: `Invalid` for an unknown command, an unfit flag, a misaligned
-/// or too long request or a read past the end; `NoSpace` for a change past the end; `NotPermitted`
-/// for a change of a read-only export.
+/// The error that the protocol requires: `Invalid` for an unknown command, an invalid flag, a
+/// misaligned or too long request or a read past the end; `NoSpace` for a change past the end;
+/// `NotPermitted` for a change of a read-only export.
 pub fn check(
     header: &RequestHeader,
     export: &ExportInfo,

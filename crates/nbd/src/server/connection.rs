@@ -13,25 +13,25 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What others may know of and do to a connection.
+/// The shared handle of a connection.
 pub struct Connection {
     pub stream: Rc<dyn Stream>,
     pub queue: Rc<SendQueue>,
     pub stats: Rc<ConnectionStats>,
     standing: Cell<Standing>,
-    /// When the handshake was over.
+    /// When the handshake ended.
     established: Cell<Option<Instant>>,
-    /// What the peer had read and sent when that was looked at, and since when it was so.
+    /// The peer's progress when last checked, and since when it has not changed.
     progress: Cell<(Transfers, Instant)>,
 }
 
-/// What a connection is there for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Served,
-    /// All places are taken: the client is only told so.
+    /// All places are in use: the client is only refused.
     TurnedAway,
-    /// It has lost its place to another one, and is about to end.
+    /// It is being replaced by another one.
     GaveWay,
 }
 
@@ -72,14 +72,13 @@ impl Connection {
         self.established.get().is_some()
     }
 
-    /// Whether the client has been able to ask for something for so long, and never has.
+    /// Whether the client has sent no request for so long since the handshake.
     pub fn is_unused(&self, now: Instant, time: Duration) -> bool {
         let is_old = self.established.get().is_some_and(|since| now.since(since) >= time);
         is_old && self.stats.totals().requests == 0
     }
 
-    /// Whether something has been under way to the client, or from it, for so long without getting
-    /// anywhere.
+    /// Whether a transfer to or from the client has made no progress for so long.
     pub fn has_stalled(&self, now: Instant, time: Duration) -> bool {
         let transfers = self.queue.transfers();
         let (seen, since) = self.progress.get();
@@ -90,13 +89,13 @@ impl Connection {
         self.queue.in_flight_bytes() > 0 && now.since(since) >= time
     }
 
-    /// Ends a connection that another one takes the place of.
+    /// Ends a connection that is replaced by another one.
     pub fn give_way(&self) {
         self.standing.set(Standing::GaveWay);
         self.cut_off();
     }
 
-    /// Ends the connection, whatever is under way to the client.
+    /// Ends the connection, without waiting for transfers to the client.
     pub fn cut_off(&self) {
         self.queue.break_off();
         self.stream.shutdown();
@@ -106,10 +105,10 @@ impl Connection {
         self.stats.report(now, self.queue.in_flight(), self.queue.in_flight_bytes())
     }
 
-    /// Serves the client until one side has enough, and lets everything in flight come to its end.
+    /// Serves the client until one side ends the connection, and completes everything in flight.
     ///
     /// # Errors
-    /// Why the connection did not end by the client's wish.
+    /// Why the connection ended other than by a disconnect.
     pub async fn run(self: &Rc<Self>, shared: &Rc<Shared>) -> Result<(), ConnectionError> {
         let queue = Rc::clone(&self.queue);
         let mut link = Link::new(&*self.stream, queue, shared.receive_pool.clone());
@@ -152,7 +151,7 @@ impl Connection {
         })
     }
 
-    /// Feeds the handshake machine from the link until it comes to a result.
+    /// Feeds the handshake machine from the link until it has a result.
     async fn shake_hands(
         &self,
         link: &mut Link<'_>,
@@ -195,7 +194,7 @@ impl Connection {
     }
 }
 
-/// Whether the stream is no longer fit to carry answers.
+/// Whether the stream can no longer carry replies.
 fn is_lost(outcome: &Result<(), ConnectionError>) -> bool {
     matches!(
         outcome,

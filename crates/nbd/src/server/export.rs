@@ -1,4 +1,4 @@
-//! What the server offers: named devices.
+//! The server's exports: named devices.
 
 use crate::codec::option_reply::BlockSizes;
 use crate::codec::wire::{STRING_BYTES_MAX, TransmissionFlags};
@@ -8,10 +8,10 @@ use headpond_block::{BlockDevice, Geometry};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Preferred size where the device's own is none that the protocol can express, in bytes.
+/// Preferred block size where the protocol cannot express the device's own, in bytes.
 const PREFERRED_BYTES: u32 = 4096;
 
-/// One device under one name, in the size that it had when it was offered, or last offered anew.
+/// One device under one name, with the size that it had when it was last offered.
 pub struct Export {
     info: ExportInfo,
     device: Rc<dyn BlockDevice>,
@@ -36,7 +36,7 @@ impl Export {
         Self { info, device }
     }
 
-    /// Adds a line that `nbdinfo` shows to people.
+    /// Adds a description, which `nbdinfo` shows.
     ///
     /// # Panics
     /// Where the text is longer than [`STRING_BYTES_MAX`].
@@ -46,14 +46,14 @@ impl Export {
         self
     }
 
-    /// Permits no changes.
+    /// Makes it read-only.
     pub fn read_only(mut self) -> Self {
         self.info.flags |= TransmissionFlags::READ_ONLY;
         self.info.flags -= TransmissionFlags::SEND_TRIM | TransmissionFlags::SEND_WRITE_ZEROES;
         self
     }
 
-    /// The same, where the device has got another size since.
+    /// The same export with the device's new size, where it has changed.
     fn resized(&self) -> Option<Self> {
         let size_bytes = self.device.size_bytes();
         let info = ExportInfo { size_bytes, ..self.info.clone() };
@@ -69,7 +69,8 @@ impl Export {
     }
 }
 
-/// The FLUSH of every device covers what all connections wrote, so several are always welcome.
+/// A FLUSH covers the writes of all connections, so multiple connections are safe
+/// (`CAN_MULTI_CONN`).
 fn flags_of(geometry: &Geometry) -> TransmissionFlags {
     let mut flags = TransmissionFlags::HAS_FLAGS
         | TransmissionFlags::SEND_FLUSH
@@ -90,10 +91,10 @@ fn block_sizes_of(geometry: &Geometry) -> BlockSizes {
     BlockSizes { minimum, preferred, maximum }
 }
 
-/// The exports of a server, which may come and go while it serves.
+/// The exports of a server, which can be added and removed while it serves.
 ///
-/// A client keeps the size that it was told, for the protocol has no word for another one; whoever
-/// connects after a device has grown is told the new one.
+/// A connected client keeps the size of its handshake, because the protocol cannot announce another
+/// one; clients that connect after a device has grown get the new size.
 #[derive(Default)]
 pub struct Exports {
     list: RefCell<Vec<Rc<Export>>>,
@@ -109,7 +110,7 @@ impl Exports {
         Self::default()
     }
 
-    /// Offers one more export to clients that connect from now on.
+    /// Adds an export for new connections.
     ///
     /// # Errors
     /// [`NameTaken`]; nothing was added.
@@ -122,14 +123,14 @@ impl Exports {
         Ok(())
     }
 
-    /// Stops offering an export; those who use it keep it. `None` where there was none.
+    /// Removes an export; its connections keep it. `None` where there was none.
     pub fn remove(&self, name: &str) -> Option<Rc<Export>> {
         let mut list = self.list.borrow_mut();
         let index = list.iter().position(|export| export.info.name == name)?;
         Some(list.remove(index))
     }
 
-    /// Offers the devices that have grown in the size that they have now.
+    /// Offers devices that have grown with their new size.
     fn follow_devices(&self) {
         for export in &mut *self.list.borrow_mut() {
             if let Some(resized) = export.resized() {
@@ -143,7 +144,7 @@ impl Exports {
         self.list.borrow().iter().find(|export| export.info.name == name).cloned()
     }
 
-    /// What a handshake is told.
+    /// What a handshake announces.
     pub fn infos(&self) -> Vec<ExportInfo> {
         self.follow_devices();
         self.list.borrow().iter().map(|export| export.info.clone()).collect()

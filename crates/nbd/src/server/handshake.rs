@@ -2,7 +2,7 @@
 //!
 //! 1. [`Handshake::new`] appends the greeting to the output.
 //! 2. The caller hands received bytes to [`Handshake::advance`] and sends what it appends.
-//! 3. [`Step`] says how many bytes were used and whether to receive more, serve, or hang up.
+//! 3. [`Step`] gives the bytes consumed and whether to receive more, serve, or disconnect.
 //!
 //! **Invariants**
 //! - One call handles at most one message, so the output of a call is bounded.
@@ -10,7 +10,7 @@
 //!   [`Limits::option_skip_bytes_max`], and beyond that ends the connection.
 //! - After `Serve` or `HangUp` the machine is not used again.
 //!
-//! **Not here**: the timer and the connection cap, which belong to who owns the stream; TLS.
+//! **Not here**: the timer and the connection cap, which belong to the owner of the stream; TLS.
 
 use crate::codec::option::{ClientOption, ExportQuery, MetaContextQuery, OptionHeader};
 use crate::codec::option_reply::{Info, encode_greeting, encode_reply, encode_server};
@@ -43,7 +43,7 @@ enum Phase {
 /// What the caller does after handing over bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes at the front of the input that are done with.
+    /// Bytes consumed from the front of the input.
     pub consumed: usize,
     pub next: Next,
 }
@@ -51,15 +51,15 @@ pub struct Step {
 /// What happens next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Call again with what is left; if nothing was consumed, receive more first.
+    /// Call again with the remaining bytes; if nothing was consumed, receive more first.
     Continue,
-    /// Enter the transmission phase; what is left of the input belongs to it.
+    /// Enter the transmission phase; the remaining input belongs to it.
     Serve(Agreement),
     /// Send the output and close.
     HangUp(HangUp),
 }
 
-/// What both sides settled on.
+/// The negotiated terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
     /// Name of the export as the server knows it.
@@ -94,7 +94,7 @@ pub enum HangUp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     ShuttingDown,
-    /// As many connections as there may be are served.
+    /// The connection limit is reached.
     Full {
         connections: usize,
     },
@@ -115,7 +115,7 @@ impl Handshake {
 
     /// Handles the message at the front of `input`, if it is complete, and appends the answer.
     ///
-    /// `exports` are those offered at this moment, or why there are none.
+    /// `exports` are the current ones, or why there are none.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -349,8 +349,8 @@ fn refuse_shutting_down(
     }
 }
 
-/// Answers all that asks for an export with the reason why there is none; `None` for the rest,
-/// which is answered as ever, for it comes before the question in the handshakes of most clients.
+/// Replies to every option that requests an export with the reason why there is none; `None` for
+/// other options, which most clients send first and which are handled as usual.
 fn turn_away(
     number: u32,
     option: &ClientOption<'_>,

@@ -2,17 +2,16 @@
 //!
 //! 1. [`Server::new`] with the exports; [`Server::serve`] for each listener.
 //! 2. Each connection is one task: the handshake machine, then the transmission loop. A request
-//!    that its device does not answer at once is awaited by a task of its own.
-//! 3. [`Server::stop`] refuses new work, lets the rest finish, flushes, and closes.
+//!    that its device does not complete immediately is awaited by a task of its own.
+//! 3. [`Server::stop`] refuses new requests, completes the others, flushes, and closes.
 //!
 //! **Invariants**
-//! - Everything a client can make the server hold is bounded by [`Limits`], and so is what all
-//!   clients together can.
-//! - A lost client's requests at the device run to their end; their memory is given back when it
-//!   has answered; other clients do not notice. What such a client has asked for beyond that is
-//!   dropped.
+//! - [`Limits`] bounds everything that one client, and that all clients together, can make the
+//!   server hold.
+//! - Requests of a disconnected client that are at the device complete, and then free their memory;
+//!   other clients are not affected. Its other requests are dropped.
 //!
-//! **Not here**: sockets (a runtime crate makes [`Listener`]s), TLS, who may connect.
+//! **Not here**: sockets (a runtime crate makes [`Listener`]s), TLS, access control.
 
 mod check;
 mod connection;
@@ -44,9 +43,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Pause after an accept that failed, so that a lack of file descriptors does not become a loop.
+/// Pause after a failed accept, so that a lack of file descriptors does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Accepts that may fail one after another before the listener is given up.
+/// Consecutive failed accepts after which the listener is closed.
 const ACCEPT_FAILURES_MAX: u32 = 100;
 
 /// A server and its connections. Cloning shares it.
@@ -55,7 +54,7 @@ pub struct Server {
     shared: Rc<Shared>,
 }
 
-/// What all connections of a server have in common.
+/// State that all connections of a server share.
 struct Shared {
     runtime: Runtime,
     pool: BufferPool,
@@ -67,7 +66,7 @@ struct Shared {
     /// Of the connection that came last.
     last_id: Cell<u64>,
     is_stopping: Cell<bool>,
-    /// Connections came or went, or the server is about to stop.
+    /// Connections were opened or closed, or the server is stopping.
     changed: Notify,
     closed: RefCell<ServerReport>,
     last_error: RefCell<Option<ConnectionError>>,
@@ -98,10 +97,10 @@ impl Server {
         &self.shared.exports
     }
 
-    /// Accepts clients until the server is stopped. May run for several listeners at once.
+    /// Accepts clients until the server is stopped. May run for several listeners concurrently.
     ///
     /// # Errors
-    /// What the listener says, when it keeps failing; connections that exist are served on.
+    /// The listener's error, when it keeps failing; existing connections stay.
     pub async fn serve(&self, listener: Rc<dyn Listener>) -> io::Result<()> {
         let mut failures = 0;
         while let Some(accepted) = self.accept_unless_stopping(&*listener).await {
@@ -137,7 +136,7 @@ impl Server {
         });
     }
 
-    /// Counters and connections at this moment.
+    /// Current counters and connections.
     pub fn report(&self) -> ServerReport {
         let (shared, now) = (&self.shared, self.shared.runtime.now());
         let mut report = shared.closed.borrow().clone();
@@ -153,8 +152,8 @@ impl Server {
         report
     }
 
-    /// Changes [`Limits::memory_bytes_max`]. Where more is held, nothing is cut short: requests
-    /// wait until enough was given back.
+    /// Changes [`Limits::memory_bytes_max`]. Where more is held, nothing is aborted: requests wait
+    /// until enough is released.
     pub fn set_memory(&self, bytes_max: u64) {
         self.shared.memory.set(bytes_max);
     }

@@ -1,7 +1,7 @@
-//! Carrying out the requests of one connection and answering them.
+//! Executes the requests of one connection and replies to them.
 //!
-//! A request whose device answers at once is answered at once; any other is awaited by a task of
-//! its own, so that requests overtake one another freely.
+//! A request that its device completes immediately is replied to immediately; any other is awaited
+//! by a task of its own, so that requests complete out of order.
 
 use super::check::Operation;
 use super::export::Export;
@@ -22,11 +22,11 @@ use std::time::Duration;
 /// What one `CACHE` request has in memory at a time, in bytes.
 const PREFETCH_BYTES: u64 = 1 << 20;
 
-/// For how long a request waits for memory before it is refused: less than after what clients give
-/// a connection up. The requests behind it wait as well, and then not for as long again.
+/// How long a request waits for memory before it is refused: less than clients' connection
+/// timeouts. The requests after it wait as well, but not as long again.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 const REFUSED_PATIENCE: Duration = Duration::from_millis(50);
-/// After so long without a refusal it is another shortage.
+/// Time without a refusal after which a shortage is a new one.
 const SHORTAGE_ENDS: Duration = Duration::from_secs(1);
 
 /// One connection in the transmission phase, as its requests see it.
@@ -37,11 +37,11 @@ pub struct Serving {
     pub structured_replies: bool,
     pub queue: Rc<SendQueue>,
     pub stats: Rc<ConnectionStats>,
-    /// When a request was last refused for want of memory, in a shortage that goes on.
+    /// When a request was last refused for lack of memory, in a continuing shortage.
     pub refused: Cell<Option<Instant>>,
 }
 
-/// An admitted request that wants an answer.
+/// An admitted request that needs a reply.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     cookie: u64,
@@ -49,7 +49,7 @@ struct Asked {
     held_bytes: u64,
 }
 
-/// Payload bytes that an operation keeps in memory until it is answered.
+/// Payload bytes that an operation holds until its reply is sent.
 pub fn held_bytes(operation: Operation) -> u64 {
     match operation {
         Operation::Read(range) | Operation::Write(range, _) => range.len(),
@@ -59,8 +59,8 @@ pub fn held_bytes(operation: Operation) -> u64 {
 }
 
 impl Serving {
-    /// Carries out an admitted operation; `memory` is what a write writes, or where what is read
-    /// goes from a device that does not lend its own.
+    /// Executes an admitted operation; `memory` is the payload of a write, or the destination of a
+    /// read from a device that does not lend its own.
     pub fn carry_out(self: &Rc<Self>, cookie: u64, operation: Operation, memory: Option<Buffer>) {
         let asked = Asked { cookie, operation, held_bytes: held_bytes(operation) };
         match operation {
@@ -82,7 +82,7 @@ impl Serving {
         }
     }
 
-    /// Answers a request, admitted with no bytes, that will not be carried out.
+    /// Replies to a request, admitted with no bytes, that will not be executed.
     pub fn refuse(&self, header: &RequestHeader, error: WireError) {
         self.stats.failed();
         let is_read = header.command == Command::Read.to_wire();
@@ -90,15 +90,14 @@ impl Serving {
         self.queue.push_answer(header.as_ref(), &Buffers::new(), 0);
     }
 
-    /// What a read takes of the pool: nothing where there is nothing to read, or its device lends
-    /// its memory.
+    /// Pool memory for a read: none where the length is 0, or where its device lends memory.
     pub fn memory_bytes_of_read(&self, range: ByteRange) -> Option<usize> {
         let takes = !range.is_empty() && self.export.device().lend(range).is_none();
         takes.then_some(range.len() as usize)
     }
 
-    /// Whether a request that has waited for memory since then is refused now: sooner where the one
-    /// before it was, and yet not as fast as its client can ask again.
+    /// Whether a request that has waited for memory since then is refused now: sooner where the
+    /// previous one was, but not as fast as its client can retry.
     pub fn is_patience_over(&self, begun: Instant) -> bool {
         let now = self.runtime.now();
         let was_refused = self.refused.get().is_some_and(|at| now.since(at) < SHORTAGE_ENDS);
@@ -110,7 +109,7 @@ impl Serving {
         is_over
     }
 
-    /// A request has found memory, which ends a shortage unless there is little still.
+    /// A request got memory, which ends a shortage unless little is free.
     pub fn note_memory(&self) {
         if !memory::is_short() {
             self.refused.set(None);
@@ -141,7 +140,7 @@ impl Serving {
         }
     }
 
-    /// Everything that answers without payload.
+    /// Operations whose reply has no payload.
     fn change(self: &Rc<Self>, asked: Asked, request: Request) {
         let is_flush = asked.operation == Operation::Flush;
         if request.range.is_empty() && !is_flush {
@@ -161,8 +160,8 @@ impl Serving {
         });
     }
 
-    /// Reads the range piece by piece, so that whatever caches below has it. A device that lends
-    /// its memory has nothing to gain.
+    /// Reads the range piece by piece, so that caches below hold it. A device that lends its memory
+    /// gains nothing.
     fn prefetch(self: &Rc<Self>, asked: Asked, range: ByteRange) {
         if range.is_empty() || self.export.device().lend(range).is_some() {
             return self.answer(asked, Ok(()));
@@ -222,7 +221,7 @@ impl Serving {
         self.queue.push_answer(header.as_ref(), &Buffers::new(), asked.held_bytes);
     }
 
-    /// Reads must be answered in chunks once that was agreed; for the rest the short form is fine.
+    /// Replies to reads must be structured once that was negotiated; others may be simple.
     fn error_header(&self, cookie: u64, error: WireError, is_read: bool) -> Header {
         if self.structured_replies && is_read {
             Header::new(&encode_error(cookie, error))
@@ -232,7 +231,7 @@ impl Serving {
     }
 }
 
-/// The header of an answer, whichever form it has.
+/// The header of a reply, simple or structured.
 struct Header {
     bytes: [u8; Self::BYTES_MAX],
     len: usize,

@@ -1,17 +1,17 @@
-//! What happens where places or memory are short: which connection gives way to another one.
+//! Which connection is dropped for another where places or memory are short.
 //!
-//! 1. A connection that comes while all places are taken gets that of the oldest handshake that is
-//!    not finished, or else of the oldest client that has never asked for anything for a while.
-//! 2. Where none gives way it is told so, in one of a few places that are good for nothing else;
-//!    and where these are taken as well it is closed unanswered.
-//! 3. A request that waits for memory waits in line. Where another client holds memory and has
-//!    neither read its answers nor sent its payload for long, it is cut off, one at a time.
+//! 1. A connection that arrives while all places are in use replaces the oldest unfinished
+//!    handshake, or else the oldest client that is idle since its handshake.
+//! 2. Without such a one it is refused in the handshake, in one of a few places reserved for that;
+//!    where these are in use as well it is closed without a reply.
+//! 3. Requests wait for memory in a queue. A client that holds memory and has neither read its
+//!    replies nor sent its payload for long is disconnected, one at a time.
 //!
 //! **Invariants**
-//! - A connection that has carried requests never gives its place to another one: where a file
-//!   system is mounted, that would be an error for its user.
-//! - Only a client that keeps others waiting is cut off, and never one whose device is slow. Where
-//!   those that wait do nothing either, such as machines that are all paused, none is.
+//! - A connection that has carried requests is never replaced: with a mounted file system that
+//!   would be an I/O error.
+//! - Only a client that blocks others is disconnected, never one whose device is slow. Where the
+//!   waiting ones are idle as well, such as paused virtual machines, none is.
 
 use super::Shared;
 use super::connection::Standing;
@@ -21,11 +21,11 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often a request that waits for memory looks for clients that hold some and do nothing.
+/// How often a request that waits for memory checks for stalled clients that hold some.
 const STALL_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Which place a new connection gets, if any.
+    /// The place of a new connection, if any.
     pub(super) fn place_for_newcomer(&self) -> Option<Standing> {
         if self.is_stopping() {
             return None;
@@ -41,7 +41,7 @@ impl Shared {
         has_room.then_some(Standing::TurnedAway)
     }
 
-    /// Takes the place of a connection that has done nothing yet; false where there is none.
+    /// Replaces a connection without requests; false where there is none.
     fn make_way(&self) -> bool {
         let now = self.runtime.now();
         let connections = self.connections.borrow();
@@ -58,8 +58,8 @@ impl Shared {
         found.is_some()
     }
 
-    /// Waits until a request of `bytes` is admitted to `queue`, and frees memory that is held to no
-    /// purpose meanwhile.
+    /// Waits until a request of `bytes` is admitted to `queue`, and disconnects stalled clients
+    /// that hold memory.
     pub(super) async fn wait_for_memory(&self, queue: &Rc<SendQueue>, bytes: u64) {
         let mut admission = pin!(queue.admit(bytes));
         let mut pause = self.runtime.sleep(STALL_PAUSE);
@@ -73,8 +73,8 @@ impl Shared {
         .await;
     }
 
-    /// Cuts off the one that holds most of those that have done nothing for long, on behalf of one
-    /// that waits and is none of them.
+    /// Disconnects the stalled client that holds the most, for a waiting one that is not stalled
+    /// itself.
     fn cut_off_stalled(&self, waiting: &Rc<SendQueue>) {
         let (now, after) = (self.runtime.now(), self.limits.stall_time_max);
         let connections = self.connections.borrow();

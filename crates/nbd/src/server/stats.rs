@@ -1,4 +1,4 @@
-//! What the server counts.
+//! Statistics of the server.
 
 use headpond_block::Instant;
 use std::cell::{Cell, RefCell};
@@ -25,12 +25,12 @@ pub struct Totals {
     pub written_bytes: u64,
     /// Requests that were answered with an error.
     pub errors: u64,
-    /// Requests that were received and not carried out, for their client was gone before. What the
-    /// system had still to hand over is not counted.
+    /// Requests that were received but not executed because the client disconnected. Those still in
+    /// the socket's buffer are not counted.
     pub dropped: u64,
 }
 
-/// One connection at one moment.
+/// A snapshot of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionReport {
     pub peer: String,
@@ -40,30 +40,31 @@ pub struct ConnectionReport {
     pub age: Duration,
     /// Since its last request, or since it was accepted.
     pub idle: Duration,
-    /// Requests between their admission and the end of sending their answers.
+    /// Requests from admission until their replies are sent.
     pub in_flight: usize,
-    /// What these hold of the server's memory.
+    /// Server memory that these hold.
     pub in_flight_bytes: u64,
     pub totals: Totals,
 }
 
-/// The server at one moment.
+/// A snapshot of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerReport {
-    /// Connections that were given a place since the start.
+    /// Connections accepted since the start.
     pub accepted: u64,
-    /// Connections that there was no place for: most were told so, the others closed at once.
+    /// Connections refused for lack of places: most with an error reply, the others closed
+    /// immediately.
     pub refused: u64,
-    /// Connections that lost their place to a newer one, before they had asked for anything.
+    /// Connections dropped for a newer one before their first request.
     pub gave_way: u64,
-    /// Connections that were cut off because they neither read nor sent while others waited for the
-    /// memory that they held.
+    /// Connections dropped because they neither read nor sent while others waited for the memory
+    /// that they held.
     pub stalled: u64,
     /// Connections that never got past the handshake.
     pub failed_handshakes: u64,
-    /// What the requests of all connections hold.
+    /// Memory that the requests of all connections hold.
     pub memory_held_bytes: u64,
-    /// The most that they may hold.
+    /// The limit of that memory.
     pub memory_bytes_max: u64,
     /// Connections whose next request waits for memory.
     pub waiting_for_memory: usize,
@@ -115,7 +116,7 @@ impl ConnectionStats {
         self.add(Totals { errors: 1, ..Totals::default() });
     }
 
-    /// A request that was received is not carried out.
+    /// Counts a received request that is not executed.
     pub fn dropped(&self) {
         self.add(Totals { dropped: 1, ..Totals::default() });
     }

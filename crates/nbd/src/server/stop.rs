@@ -1,21 +1,22 @@
-//! Stopping a server without losing what its clients were promised.
+//! Stops a server without losing acknowledged data.
 //!
-//! 1. New requests are answered `ShuttingDown`, new handshakes and connections refused.
-//! 2. Requests in flight get their answers.
+//! 1. New requests get `ShuttingDown`, new handshakes and connections refused.
+//! 2. Requests in flight complete.
 //! 3. Every export is flushed, and only then the connections are closed.
 //!
 //! **Invariants**
-//! - No step takes longer than [`super::Limits::stop_time_max`], whatever a client or device does.
+//! - No step takes longer than [`super::Limits::stop_time_max`], even with stalled clients or
+//!   devices.
 
 use super::{Export, Server, Shared};
 use headpond_block::DeviceError;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often connections are looked at while they finish.
+/// How often connections are polled while they finish.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The server stopped, but not everything that it held is safe.
+/// The server stopped, but not all its data is durable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StopError {
     #[error("export {export:?} could not be flushed: {source}")]
@@ -42,7 +43,7 @@ impl Server {
 }
 
 impl Shared {
-    /// Waits for the condition, but not for ever.
+    /// Waits for the condition, up to a limit.
     async fn wait_until(&self, is_met: impl Fn() -> bool) {
         let end = self.runtime.now() + self.limits.stop_time_max;
         while !is_met() && self.runtime.now() < end {

@@ -1,20 +1,20 @@
 //! The transmission phase of one connection: requests in, answers out.
 //!
-//! 1. Receive a header; admit the request as soon as the connection's share has room, and the
-//!    memory of all connections.
-//! 2. Receive the payload of a write; carry out; the answer queues itself.
-//! 3. At the end of the stream, or at a disconnect, wait until every admitted request has been
-//!    answered and every answer sent.
+//! 1. Receive a header; admit the request as soon as the connection's share and the memory of all
+//!    connections have space.
+//! 2. Receive the payload of a write; execute; the reply is queued.
+//! 3. At the end of the stream, or at a disconnect, wait until every admitted request has completed
+//!    and every reply is sent.
 //!
-//! Where the process has no memory left, a request waits for some before its payload is received,
-//! and whatever the client sends behind it waits as well; after a while it is refused.
+//! Where the process is out of memory, a request waits for some before its payload is received, and
+//! so do the client's later requests; after a timeout it is refused.
 //!
-//! Where the client is gone while a request waits, for room or for memory, that one and all behind
-//! it are dropped; what is at the device comes to its end.
+//! Where the client disconnects while a request waits for space or memory, that one and all after
+//! it are dropped; requests at the device complete.
 //!
 //! **Invariants**
-//! - No memory is taken for a payload before its request was checked and admitted.
-//! - A wrong magic ends the connection: nothing behind it can be trusted to be a header.
+//! - No memory is allocated for a payload before its request was checked and admitted.
+//! - A wrong magic ends the connection: nothing after it can be trusted to be a header.
 
 use super::Shared;
 use super::check::{Operation, check, payload_bytes};
@@ -30,14 +30,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What a request takes beside its bytes, and how many more have a copy of these: the cache, and
-/// the array. Asked for only where memory has run out before, or the request is long.
+/// Memory of a request besides its payload, and the number of further copies of the payload: in the
+/// cache, and in the array. Checked only where memory has run out before, or the request is long.
 const WORK_BYTES: usize = 256 << 10;
 const FURTHER_HOLDERS: usize = 2;
-/// How often a request that waits for memory looks.
+/// How often a request that waits for memory retries.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a connection ended otherwise than by its client's wish.
+/// Why a connection ended other than by a disconnect.
 #[derive(Debug, thiserror::Error)]
 pub enum TransmissionError {
     #[error("the client disconnected before its requests completed")]
@@ -52,10 +52,10 @@ pub enum TransmissionError {
     Stream(#[from] io::Error),
 }
 
-/// Serves requests until the client leaves.
+/// Serves requests until the client disconnects.
 ///
 /// # Errors
-/// A [`TransmissionError`]; requests that were admitted are still being carried out.
+/// A [`TransmissionError`]; admitted requests are still executed.
 pub async fn serve_requests(
     link: &mut Link<'_>,
     serving: &Rc<Serving>,
@@ -100,7 +100,7 @@ pub async fn drain(link: &mut Link<'_>) {
     link.send_until(idle).await;
 }
 
-/// Counts the requests that lie whole in the receive buffer and are not carried out.
+/// Counts the complete requests in the receive buffer that are not executed.
 fn drop_received(link: &mut Link<'_>, serving: &Serving) {
     while link.available() >= RequestHeader::BYTES {
         let Ok(header) = next_header(link) else { return };
@@ -170,8 +170,8 @@ enum NoMemory {
     Left,
 }
 
-/// Memory for what is read, or for the payload of a large write, as soon as there is enough for the
-/// whole request; an error where there is none for long.
+/// Memory for the data of a read, or for the payload of a large write, as soon as there is enough
+/// for the whole request; an error after a timeout.
 async fn memory_for(
     link: &mut Link<'_>,
     serving: &Serving,
@@ -208,8 +208,8 @@ async fn memory_for(
     }
 }
 
-/// Waits until the connection's share has room for `bytes` more, and then for its turn to take as
-/// much of the memory of all.
+/// Waits until the connection's share has space for `bytes` more, and then for its turn in the
+/// shared memory budget.
 async fn admit(
     link: &mut Link<'_>,
     serving: &Serving,
