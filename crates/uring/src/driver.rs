@@ -1,4 +1,4 @@
-//! The real clock and the real wait, below block's executor.
+//! The driver of block's executor in real time.
 
 use crate::Ring;
 use headpond_block::{Driver, Instant, Wait};

@@ -1,9 +1,9 @@
-//! Why a ring cannot be had, or a run cannot go on.
+//! Why a ring cannot be set up, or a run cannot continue.
 
 use headpond_block::Stalled;
 use std::io;
 
-/// io_uring is not to be had here, or not in a form that suffices.
+/// io_uring is unavailable, or lacks required features.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     #[error(

@@ -2,14 +2,14 @@
 //!
 //! [`run`] gives a thread a [`Ring`] below block's executor. [`FileDevice`] makes a regular file or
 //! a block device a `BlockDevice`; [`SocketStream`] and [`SocketListener`] are `Stream` and
-//! `Listener` over Unix and TCP sockets. [`safety`] tells what a path would lose if it were taken.
+//! `Listener` over Unix and TCP sockets. [`safety`] reports what using a path would destroy.
 //!
 //! **Invariants**
-//! - Memory that the kernel reads or writes is owned by the operation until the kernel has
-//!   answered, whoever stopped waiting meanwhile.
+//! - Memory that the kernel reads or writes is owned by the operation until it has completed, also
+//!   after its waiter was dropped.
 //! - FLUSH is fdatasync and FUA is RWF_DSYNC: an acknowledgement means what the kernel means by it.
 //! - Everything of a ring stays on the ring's thread. Files whose server may hang (FUSE, NFS) have
-//!   rings and threads of their own, which are handed entries and give answers.
+//!   rings and threads of their own, which take entries and return completions.
 //!
 //! **Not here**: drive models and virtual time (`headpond-sim`), protocols, any policy.
 

@@ -1,16 +1,16 @@
-//! The NUMA node that a thread's memory comes from.
+//! The NUMA node of a thread's memory.
 //!
 //! **Source**: set_mempolicy(2) of the Linux man-pages.
 
 use std::io;
 use std::marker::PhantomData;
 
-/// Nodes that a mask has room for; Linux has at most 1024.
+/// Nodes in a mask; Linux has at most 1024.
 const NODES_MAX: u32 = 1024;
 const WORD_BITS: u32 = usize::BITS;
 
-/// New memory of this thread comes from one node; dropped, it comes from wherever the thread runs,
-/// as it does where nobody says anything.
+/// New memory of this thread comes from one node; dropped, it comes from the node where the thread
+/// runs, the default.
 #[derive(Debug)]
 pub struct MemoryNode {
     /// The policy is that of the thread that made it.
@@ -18,10 +18,10 @@ pub struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// Binds what this thread touches first from now on.
+    /// Binds memory that this thread touches first from now on.
     ///
     /// # Errors
-    /// Where there is no such node, or the kernel knows none; nothing is bound.
+    /// Where there is no such node, or no NUMA support; nothing is bound.
     pub fn bind(node: u32) -> io::Result<Self> {
         if node >= NODES_MAX {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -13,11 +13,11 @@ pub struct RunConfig {
 
 /// Runs a future, and what it spawns, on a ring of this thread's own.
 ///
-/// When `main` is done, all other tasks are dropped where they stand, and operations in flight are
-/// cancelled before this returns.
+/// When `main` is done, all other tasks are dropped, and operations in flight are cancelled before
+/// this returns.
 ///
 /// # Errors
-/// Where there is no ring to be had, or the kernel refuses to go on.
+/// Where no ring can be set up, or the kernel reports a permanent error.
 pub fn run<F: Future>(
     config: &RunConfig,
     main: impl FnOnce(Ring, Runtime) -> F,

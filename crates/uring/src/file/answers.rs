@@ -26,12 +26,12 @@ pub(super) fn device_error(
     }
 }
 
-/// Whether trying again is all there is to do about it.
+/// Whether the operation should simply be retried.
 pub(super) fn is_passing(errno: i32) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN)
 }
 
-/// Whether the file system or drive does not know the operation.
+/// Whether the file system or drive does not support the operation.
 pub(super) fn is_unknown(errno: i32) -> bool {
     matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EINVAL)
 }

@@ -1,8 +1,8 @@
-//! Whether a file's system is served by a process or another host, which may hang.
+//! Whether a file system is served by a process or another host, which may hang.
 
 use std::os::fd::AsFd;
 
-/// What statfs(2) tells of such file systems.
+/// The magic numbers of such file systems in statfs(2).
 ///
 /// Source: linux/magic.h, and the systems that coreutils' `stat.c` calls remote.
 const SERVED: [u64; 22] = [
@@ -30,7 +30,7 @@ const SERVED: [u64; 22] = [
     0x7c7c_6673, // of Parallels
 ];
 
-/// A file system that does not even say what it is counts as one.
+/// A file system that statfs(2) fails on counts as one.
 pub(super) fn is_served(file: impl AsFd) -> bool {
     rustix::fs::fstatfs(file).map_or(true, |system| is_served_kind(system.f_type as u64))
 }

@@ -1,4 +1,4 @@
-//! Who it is that keeps us out of a file or block device.
+//! Finds what holds a file or block device exclusively.
 
 use crate::ring;
 use crate::safety::{self, Hazard};
@@ -7,19 +7,19 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The situation of whoever uses a file that we want for ourselves.
+/// The holder of a file or block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process with a lock on the file.
     Process { id: u32, name: String },
     /// A mount, an array, swap.
     Kernel(Vec<Hazard>),
-    /// Somebody who cannot be seen from here.
+    /// An unknown holder.
     Unknown,
 }
 
 impl Holder {
-    /// Whether it is no process that lives, and nothing that the kernel could name.
+    /// Whether it is neither a running process nor anything the kernel names.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             Self::Unknown => true,
@@ -44,8 +44,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Looks for the process that has locked a file. This one has not where it closed the file: then
-/// the kernel is about to let go of it, after the last operation that it had.
+/// Finds the process that has locked a file. A lock of this process on a file that it closed does
+/// not count: the kernel releases it after the last operation in flight.
 pub(super) fn of_lock(path: &Path) -> Holder {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let inode = path.metadata().map(|metadata| metadata.ino());
@@ -59,7 +59,7 @@ pub(super) fn of_lock(path: &Path) -> Holder {
     }
 }
 
-/// Whether this process uses a file through descriptors beside the one that asks.
+/// Whether this process has a file open through other descriptors than this one.
 fn is_open_twice(path: &Path) -> bool {
     let Ok(wanted) = path.canonicalize() else { return false };
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
@@ -73,7 +73,7 @@ fn is_open_twice(path: &Path) -> bool {
     open.filter(is_used).count() > 1
 }
 
-/// Looks for what holds a block device.
+/// Finds the holder of a block device.
 pub(super) fn of_block(path: &Path) -> Holder {
     let Ok(facts) = safety::inspect(path) else { return Holder::Unknown };
     let is_use = |hazard: &Hazard| !matches!(hazard, Hazard::Contents(_) | Hazard::Claimed);

@@ -1,15 +1,14 @@
 //! A regular file or block device as a `BlockDevice`.
 //!
-//! Lifecycle: 1. [`OpenFile::open`] opens, locks, creates and examines, waiting for the kernel in
-//! the ordinary way, on whichever thread may; 2. each request to the [`FileDevice`] becomes one
-//! operation of the ring, submitted as it is made, except where memory must be copied or the kernel
-//! moved only a part; 3. the last handle closes the file when its operations have been answered,
-//! and with it gives up the lock. A file that a process or another host serves has a ring and a
-//! thread of its own, which closes it, too.
+//! Lifecycle: 1. [`OpenFile::open`] opens, locks, creates and examines, blocking, on a thread that
+//! may; 2. each request to the [`FileDevice`] becomes one operation of the ring, submitted as it is
+//! made, except where memory must be copied or the kernel moved only a part; 3. the last handle
+//! closes the file when its operations have been answered, and releases the lock. A file served by
+//! a process or another host has a ring and a thread of its own, which also closes it.
 //!
 //! **Invariants**
 //! - FLUSH is fdatasync, FUA is RWF_DSYNC; neither is answered before the kernel has answered.
-//! - The kernel sees only memory that is aligned as it asks; other memory is copied.
+//! - The kernel gets only memory with the required alignment; other memory is copied.
 //! - A part of a block is never written: such requests are misaligned.
 //!
 //! **Not here**: deadlines (the caller's), refusals of devices that hold data ([`crate::safety`]).
@@ -41,7 +40,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long a file is waited for that nobody can be named to hold, and how often it is tried.
+/// How long to wait for a file whose holder is unknown, and how often to retry.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -55,7 +54,7 @@ pub struct FileDevice {
     bounced: Cell<u64>,
 }
 
-/// A file that is open and was looked at, on whichever thread: both may have taken long.
+/// An open, examined file, from any thread: both steps may take long.
 pub struct OpenFile {
     name: DeviceName,
     opened: Opened,
@@ -78,8 +77,8 @@ impl OpenFile {
         Ok(Self { name, opened, geometry, properties })
     }
 
-    /// As [`Self::open`], but what nobody can be named to hold is waited for, a few seconds: the
-    /// kernel closes the files of a killed process's ring some time after the process is gone.
+    /// As [`Self::open`], but waits a few seconds for a file whose holder is unknown: the kernel
+    /// closes the files of a killed process's ring some time after its exit.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -107,10 +106,10 @@ impl FileDevice {
         Self::new(ring, OpenFile::open(options)?)
     }
 
-    /// A device on this thread's ring; nothing here waits for the file.
+    /// A device on this thread's ring; does not block.
     ///
     /// # Errors
-    /// Where the file wants a ring of its own, and there is none to be had.
+    /// Where the file requires a ring of its own, which cannot be set up.
     pub fn new(ring: &Ring, file: OpenFile) -> Result<Self, OpenError> {
         let OpenFile { name, opened, geometry, properties } = file;
         let handle = match opened.is_served {

@@ -1,6 +1,6 @@
-//! Opening a file for ourselves, and making it where it does not exist.
+//! Opens a file exclusively, and creates it where it does not exist.
 //!
-//! All of this waits for the kernel in the ordinary way: it happens at set-up.
+//! All calls block: they happen at set-up.
 
 use super::file_system;
 use super::holder::{self, Holder};
@@ -37,12 +37,12 @@ pub enum OpenError {
     Inspect(#[from] crate::safety::InspectError),
 }
 
-/// An open file, locked where that was asked, and of the size that was asked.
+/// An open file, locked and sized as requested.
 pub(super) struct Opened {
     pub file: File,
     pub is_block: bool,
     pub is_direct: bool,
-    /// Whether a process or another host serves the file.
+    /// Whether a process or another host serves the file (FUSE, NFS).
     pub is_served: bool,
 }
 
@@ -104,7 +104,8 @@ fn refused(options: &FileOptions, source: io::Error) -> OpenError {
     }
 }
 
-/// Takes the file's advisory lock, which lasts as long as this opening of it, forks included.
+/// Takes the file's advisory lock, which lasts as long as this open file description, forks
+/// included.
 fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),

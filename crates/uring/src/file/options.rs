@@ -13,7 +13,7 @@ pub enum Access {
 pub enum Allocation {
     /// Space is taken as it is written: appending costs a journal commit for each flush.
     Sparse,
-    /// Space is reserved at once: what to use for a log that is flushed often.
+    /// Space is reserved in advance: for a log that is flushed often.
     Preallocated,
 }
 
@@ -25,15 +25,15 @@ pub enum Ownership {
     Shared,
 }
 
-/// Whether the page cache is passed by.
+/// Whether the page cache is bypassed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// O_DIRECT, where the file system has it.
+    /// O_DIRECT, where the file system supports it.
     DirectWherePossible,
     Buffered,
 }
 
-/// What to open, and how. Read and write, exclusive and direct unless said otherwise.
+/// What to open, and how. By default read and write, exclusive and direct.
 #[derive(Clone, Debug)]
 pub struct FileOptions {
     pub(super) path: PathBuf,
@@ -69,8 +69,8 @@ impl FileOptions {
         self
     }
 
-    /// Makes the file with this size where it does not exist or is empty. One that has another size
-    /// is refused.
+    /// Creates the file with this size where it does not exist or is empty. One of another size is
+    /// refused.
     pub fn create(mut self, size_bytes: u64, allocation: Allocation) -> Self {
         self.creation = Some((size_bytes, allocation));
         self

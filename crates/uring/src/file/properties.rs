@@ -1,4 +1,4 @@
-//! What an open file can do, and what it promises.
+//! Properties of an open file: capabilities and durability.
 
 use super::open::{OpenError, Opened};
 use super::options::{Access, FileOptions};
@@ -13,19 +13,18 @@ use std::os::fd::AsFd;
 pub struct FileProperties {
     pub is_block_device: bool,
     pub is_read_only: bool,
-    /// Whether the page cache is passed by.
+    /// Whether the page cache is bypassed.
     pub is_direct: bool,
-    /// What memory must be aligned to, in bytes; 1 where it does not matter. Other memory is
-    /// copied.
+    /// Required alignment of memory, in bytes; 1 where there is none. Other memory is copied.
     pub memory_alignment_bytes: u32,
-    /// Why its contents would not survive a power cut, where they would not.
+    /// Why its contents would not survive a power cut, if so.
     pub volatile: Option<VolatileReason>,
     /// Whether the drive below has a write cache that needs FLUSH.
     pub write_cache: Option<bool>,
     pub numa_node: Option<u32>,
 }
 
-/// The alignments that O_DIRECT asks for, in bytes.
+/// The alignments that O_DIRECT requires, in bytes.
 #[derive(Clone, Copy)]
 struct Alignment {
     memory: u32,
@@ -35,7 +34,7 @@ struct Alignment {
 /// Finds out geometry and properties.
 ///
 /// # Errors
-/// Where nothing can be stored in the file, or its blocks are of a size that we do not support.
+/// Where nothing can be stored in the file, or its block size is not supported.
 pub(super) fn examine(
     options: &FileOptions,
     opened: &mut Opened,
@@ -74,8 +73,8 @@ pub(super) fn examine(
     Ok((geometry, properties))
 }
 
-/// What O_DIRECT asks for; `None` where the page cache is in between. A file that takes the flag
-/// but cannot serve it is set back to the page cache.
+/// The requirements of O_DIRECT; `None` where the page cache is used. A file that accepts the flag
+/// but cannot serve it falls back to the page cache.
 fn alignment(medium: &Medium, opened: &mut Opened) -> Option<Alignment> {
     if !opened.is_direct {
         return None;
@@ -103,8 +102,8 @@ fn told_alignment(file: &File) -> Option<Alignment> {
     })
 }
 
-/// A file's size and extents are metadata that only FLUSH makes stable, so that a file is stable on
-/// completion in no case; a drive is where it has no write cache and we pass by the page cache.
+/// A file's size and extents are metadata that only FLUSH makes stable, so a file is never stable
+/// on completion; a drive is where it has no write cache and the page cache is bypassed.
 fn stability(medium: &Medium, opened: &Opened) -> Stability {
     match medium.volatile {
         Some(_) => Stability::LostOnPower,

@@ -1,11 +1,11 @@
-//! Giving space back, and zeros without writing them.
+//! Discards, and zeros without writing them.
 
 use super::FileDevice;
 use super::answers::is_unknown;
 use crate::ring::Direction;
 use headpond_block::{Buffers, ByteRange, Outcome, RequestFlags};
 
-/// Zeros that are written at a time where the kernel cannot make them, in bytes.
+/// Zeros written at a time where the kernel cannot zero a range, in bytes.
 const ZEROS_BYTES: u64 = 1 << 20;
 
 /// The part of [`ZEROS_BYTES`] that is real memory; the rest repeats it.
@@ -15,11 +15,11 @@ const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 impl FileDevice {
-    /// Gives the range back to the file system or drive, where that can be done: a discard promises
-    /// nothing about later reads, so that one without effect is carried out as well.
+    /// Discards the range in the file system or drive, where supported: a discard guarantees
+    /// nothing about later reads, so an unsupported one succeeds as well.
     ///
-    /// A hole is what both understand: on a block device the kernel turns it into the drive's way
-    /// to zero and unmap.
+    /// Both support punching a hole: on a block device the kernel maps it to the drive's command to
+    /// zero and unmap.
     pub(super) async fn discard(&self, range: ByteRange, flags: RequestFlags) -> Outcome {
         match self.ring.allocate(&self.handle, PUNCH_HOLE, range).await.count() {
             Err(errno) if !is_unknown(errno) => Err(self.error("discard", range, errno)),
@@ -27,8 +27,8 @@ impl FileDevice {
         }
     }
 
-    /// Makes the range read as zeros: by a hole where its space may go, else by marking it, else by
-    /// writing.
+    /// Makes the range read as zeros: by a hole where it may be unmapped, else by marking it
+    /// unwritten, else by writing.
     pub(super) async fn write_zeroes(&self, range: ByteRange, flags: RequestFlags) -> Outcome {
         let keeps_space = flags.contains(RequestFlags::NO_UNMAP);
         let mode = if keeps_space { ZERO_RANGE } else { PUNCH_HOLE };
@@ -54,7 +54,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Keeps the promise of FUA for what fallocate did: it has no flag of its own for it.
+    /// Implements FUA after fallocate, which has no flag for it.
     async fn settle(&self, flags: RequestFlags) -> Outcome {
         if flags.contains(RequestFlags::FUA) { self.flush().await } else { Ok(()) }
     }

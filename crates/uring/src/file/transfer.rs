@@ -1,4 +1,4 @@
-//! Moving data: whole, however the kernel cuts it up, and from memory of any alignment.
+//! Transfers data completely, also after short transfers, and from memory of any alignment.
 
 use super::FileDevice;
 use super::answers::{device_error, is_passing};
@@ -9,11 +9,11 @@ use std::future::Future;
 /// Most bytes that are copied through aligned memory at a time.
 const BOUNCE_BYTES_MAX: u64 = 1 << 20;
 
-/// How often an operation is tried again that the kernel only put off.
+/// Retries of an operation that the kernel deferred (EAGAIN, EINTR).
 const TRY_COUNT_MAX: u32 = 64;
 
 impl FileDevice {
-    /// Starts a transfer, at once, and answers what waits for its end.
+    /// Starts a transfer immediately, and returns a future of its end.
     pub(super) fn transfer(
         &self,
         direction: Direction,
@@ -73,7 +73,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Whether the kernel takes this memory as it is.
+    /// Whether this memory has the required alignment.
     pub(super) fn takes(&self, buffers: &Buffers) -> bool {
         let memory = self.properties.memory_alignment_bytes as usize;
         let block = if self.properties.is_direct { self.block_bytes() } else { 1 };
@@ -88,7 +88,7 @@ impl FileDevice {
     /// so that the rest of one is done again.
     ///
     /// # Errors
-    /// Where that is nothing: the file ends here, though it did not when it was opened.
+    /// Where that is nothing: the file was truncated since it was opened.
     fn whole_blocks(
         &self,
         count: usize,

@@ -4,7 +4,7 @@ use headpond_block::{Buffer, BufferPool};
 use io_uring::Submitter;
 use std::ops::Range;
 
-/// The kernel takes at most this much in one registered buffer, in bytes.
+/// The kernel accepts at most this much in one registered buffer, in bytes.
 const ARENA_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Default)]
@@ -15,8 +15,8 @@ pub(super) struct Arenas {
 }
 
 impl Arenas {
-    /// Registers all arenas, or none: where RLIMIT_MEMLOCK forbids it, requests take the ordinary
-    /// way.
+    /// Registers all arenas, or none: where RLIMIT_MEMLOCK forbids it, requests use unregistered
+    /// buffers.
     pub fn register(submitter: &Submitter<'_>, pool: &BufferPool) -> Self {
         let arenas = pool.arenas();
         let vector = |&(start, len): &(*mut u8, usize)| libc::iovec {
@@ -34,8 +34,8 @@ impl Arenas {
         }
     }
 
-    /// The registered buffer that `buffer` lies in. Another pool's arenas bear the same numbers, so
-    /// the address decides.
+    /// The registered buffer that contains `buffer`. Another pool's arenas have the same numbers,
+    /// so the address decides.
     pub fn index(&self, buffer: &Buffer) -> Option<u16> {
         let arena = buffer.arena()?;
         let range = self.ranges.get(usize::from(arena))?;

@@ -1,4 +1,4 @@
-//! The operations we ask of the kernel, each with the memory it needs.
+//! The operations of the ring, each with the memory it needs.
 
 use super::operations::Keep;
 use super::{Completion, Handle, Ring};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Most parts in one vectored operation: IOV_MAX.
 pub(crate) const PART_COUNT_MAX: usize = 1024;
 
-/// Most bytes we ask for in one operation; the kernel takes a little less than 2 GiB.
+/// Most bytes in one operation; the kernel accepts a little less than 2 GiB.
 pub(crate) const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Ring {
         unsafe { self.start(entry, Keep::new(handle, Buffers::new())) }
     }
 
-    /// Receives what is there.
+    /// Receives available bytes.
     pub(crate) fn receive(&self, handle: &Rc<Handle>, buffer: Buffer) -> Completion {
         let len = buffer.len().min(TRANSFER_BYTES_MAX) as u32;
         let entry = opcode::Recv::new(handle.target(), buffer.as_ptr(), len).build();

@@ -22,7 +22,7 @@ impl FileTable {
         table
     }
 
-    /// The place given to a file, where there is one left.
+    /// A place for a file, if one is free.
     pub fn insert(&self, submitter: &Submitter<'_>, fd: RawFd) -> Option<u32> {
         let slot = self.free.borrow_mut().pop();
         let is_registered = |slot| submitter.register_files_update(slot, &[fd]).is_ok();

@@ -1,4 +1,4 @@
-//! An open file as one ring knows it.
+//! An open file as one ring refers to it.
 
 use super::Core;
 use super::separate::SeparateRing;
@@ -9,8 +9,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
-/// A file or socket: in the ring's file table where there is room, or with a ring of its own where
-/// its server may hang.
+/// A file or socket: in the ring's file table where a place is free, or with a ring of its own
+/// where its server may hang.
 ///
 /// Every operation keeps its handle, so that neither the descriptor nor the place in the table is
 /// used again for something else while an operation that names it waits to be submitted.

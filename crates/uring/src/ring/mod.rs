@@ -1,18 +1,18 @@
 //! One io_uring, for one thread.
 //!
 //! Lifecycle: 1. [`Ring::new`] sets it up and registers the pool's memory; 2. operations are queued
-//! as they come and submitted together, when the executor parks or the queue is full; 3. answers
-//! are collected in `park` and wake their waiters; 4. with the last handle the ring cancels what is
-//! still in flight, waits for the kernel to let go of all memory, and closes.
+//! as they come and submitted together, when the executor parks or the queue is full; 3.
+//! completions are collected in `park` and wake their waiters; 4. with the last handle the ring
+//! cancels operations in flight, waits until the kernel has released all memory, and closes.
 //!
 //! Files whose server may hang have rings and threads of their own ([`separate`]): their operations
-//! are noted here as all others, and answered through the [`Inbox`].
+//! are recorded here as all others, and complete through the [`Inbox`].
 //!
 //! **Invariants**
 //! - No reference into the ring or its tables is held while foreign code runs (wakers, drops).
-//! - Memory named in an operation outlives the kernel's use of it (see [`operations`]).
+//! - Memory of an operation outlives the kernel's use of it (see [`operations`]).
 //!
-//! **Not here**: what the operations mean for a device or a stream.
+//! **Not here**: the meaning of operations for a device or a stream.
 
 mod arenas;
 mod entries;
@@ -53,9 +53,9 @@ use std::time::{Duration, Instant};
 /// Sizes of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Operations that are submitted at once; a power of two. More may be in flight.
+    /// Operations per submission; a power of two. More may be in flight.
     pub entries: u32,
-    /// Places in the table of registered files; further files work, a little slower.
+    /// Size of the table of registered files; further files are a little slower.
     pub files: u32,
 }
 
@@ -65,7 +65,7 @@ impl Default for RingConfig {
     }
 }
 
-/// What a ring has done so far, and what the kernel granted it.
+/// Statistics of a ring, and the features that the kernel granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
     pub level: Level,
@@ -95,29 +95,29 @@ struct Core {
     arenas: Arenas,
     pool: BufferPool,
     unparker: Arc<Unparker>,
-    /// Answers of files that have rings of their own.
+    /// Completions of files that have rings of their own.
     inbox: Arc<Inbox>,
     patience: Patience,
     /// Whether a read of the unparker's event is in flight.
     is_listening: Cell<bool>,
     collected: RefCell<Vec<(u64, Answer)>>,
-    /// Number of answers collected so far.
+    /// Completions collected so far.
     answers: Cell<u64>,
     counters: Cell<RingCounters>,
 }
 
-/// User data of the read that waits for other threads, and of cancellations.
+/// User data of the unparker's read, and of cancellations.
 const UNPARK: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// How long a ring waits at most while other threads cannot reach it.
+/// How long a ring waits at most while other threads cannot wake it.
 const DEAF_PATIENCE: Duration = Duration::from_millis(1);
 
-/// How long a ring that closes waits for the kernel before it gives memory up for lost.
+/// How long a closing ring waits for the kernel before it leaks the memory.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// After this time operations are cancelled again: one that a worker of the kernel was just taking
-/// up is not cancelled for good.
+/// After this time operations are cancelled again: a cancellation misses an operation that a kernel
+/// worker is just starting.
 const CANCEL_PATIENCE: Duration = Duration::from_millis(250);
 
 impl Ring {
@@ -173,8 +173,8 @@ impl Ring {
         Handle::separate(fd, &self.core)
     }
 
-    /// A message has come in; `was_cut_short` finds out whether its sender, which has the same
-    /// processor perhaps, was still busy with what we sent it before.
+    /// A message was received; `was_cut_short` checks whether its sender, perhaps on the same
+    /// processor, still has unread replies.
     pub(crate) fn message_received(&self, was_cut_short: impl FnOnce() -> bool) {
         self.core.patience.message(was_cut_short);
     }
@@ -183,11 +183,11 @@ impl Ring {
         Arc::clone(&self.core.unparker)
     }
 
-    /// Submits what is queued, waits for a completion as long as `patience` says (`None`: for
-    /// ever), and wakes the waiters of all that is done.
+    /// Submits the queue, waits up to `patience` for a completion (`None`: without a limit), and
+    /// wakes the waiters of all completed operations.
     ///
     /// # Errors
-    /// Where the kernel refuses for a reason that waiting does not cure.
+    /// Where the kernel reports a permanent error.
     pub(crate) fn park(&self, patience: Option<Duration>) -> io::Result<()> {
         let core = &self.core;
         let before = core.answers.get();
@@ -269,7 +269,7 @@ impl Core {
         self.uring.borrow_mut().submission().len()
     }
 
-    /// Submits what is queued and lets the kernel finish what it has put off for us.
+    /// Submits the queue and lets the kernel run its deferred work.
     fn enter_without_waiting(&self) -> io::Result<()> {
         let mut uring = self.uring.borrow_mut();
         let submission = uring.submission();
@@ -338,7 +338,7 @@ impl Core {
         *self.collected.borrow_mut() = collected;
     }
 
-    /// Sees to it that another thread can end our wait; false where the kernel lacks memory for
+    /// Makes sure that another thread can wake this one; false where the kernel lacks memory for
     /// that.
     fn listen(&self) -> bool {
         if self.is_listening.get() {
@@ -352,8 +352,8 @@ impl Core {
         is_pushed
     }
 
-    /// Cancels all operations and waits for the kernel's answers; what it does not answer is
-    /// leaked.
+    /// Cancels all operations and waits for their completions; memory of those that do not complete
+    /// is leaked.
     fn close(&self) {
         let deadline = Instant::now() + CLOSE_PATIENCE;
         while !self.operations.in_flight().is_empty() && Instant::now() < deadline {
@@ -389,7 +389,7 @@ impl Core {
         let _ = unsafe { self.push(&entry) };
     }
 
-    /// Collects answers until it is so; false where it is not by the deadline.
+    /// Collects completions until the condition holds; false where it does not by the deadline.
     fn wait_until(&self, deadline: Instant, is_so: impl Fn() -> bool) -> bool {
         while !is_so() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -418,7 +418,7 @@ impl Drop for Core {
     }
 }
 
-/// Takes for success what only means "not now": the next `park` goes on from there.
+/// Treats "not now" as success: the next `park` continues.
 fn forgive(entered: io::Result<()>) -> io::Result<()> {
     const NOT_NOW: [i32; 4] = [libc::ETIME, libc::EINTR, libc::EBUSY, libc::EAGAIN];
     match entered {
@@ -427,7 +427,7 @@ fn forgive(entered: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Waits for the kernel's answer to one operation. Dropping it lets the operation run on.
+/// Waits for the completion of one operation. Dropping it does not cancel the operation.
 #[must_use = "an operation's answer is needed to know what it did"]
 pub(crate) struct Completion {
     core: Rc<Core>,

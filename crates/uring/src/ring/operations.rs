@@ -1,13 +1,13 @@
-//! The operations that the kernel works on, and what they keep alive.
+//! The operations in flight, and the memory that they own.
 //!
 //! Lifecycle of one: 1. *waiting*, from submission; 2. *done*, once its answer is collected, until
 //! its [`Completion`](super::Completion) is polled; or 2. *abandoned*, where the completion is
-//! dropped first: then the entry lives on until the kernel has answered.
+//! dropped first: then the entry stays until the kernel has completed it.
 //!
 //! **Invariants**
 //! - Whatever the kernel may read or write for an operation is owned by its [`Keep`], and a keep is
-//!   dropped only after the kernel's answer.
-//! - A slot is used again only when both the kernel and the waiter are through with it.
+//!   dropped only after the completion.
+//! - A slot is reused only when both the kernel and the waiter have released it.
 
 use super::handle::Handle;
 use headpond_block::Buffers;
@@ -18,7 +18,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::Waker;
 
-/// What must stay in place until the kernel has answered.
+/// Memory that must stay in place until the operation has completed.
 pub(crate) struct Keep {
     pub handle: Rc<Handle>,
     pub buffers: Buffers,
@@ -26,7 +26,7 @@ pub(crate) struct Keep {
     pub vectors: Vec<libc::iovec>,
     /// What a message operation points to.
     pub header: Option<Box<libc::msghdr>>,
-    /// Whether the answer is a descriptor, to be closed where nobody waits for it any more.
+    /// Whether the result is a descriptor, to be closed where the waiter was dropped.
     pub answers_descriptor: bool,
 }
 
@@ -66,7 +66,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Ends an operation whose answer nobody wants.
+    /// Ends an operation whose waiter was dropped.
     fn discard(self, answer: Answer) {
         if self.keep.answers_descriptor && answer.result >= 0 {
             // SAFETY: the kernel made this descriptor for us, and nobody else has learnt of it.
@@ -85,12 +85,12 @@ impl Operations {
         Self { slots: RefCell::new(Slab::with_capacity(count)) }
     }
 
-    /// Notes a new operation; the key goes to the kernel as its user data.
+    /// Adds an operation; the key goes to the kernel as its user data.
     pub fn insert(&self, keep: Keep) -> usize {
         self.slots.borrow_mut().insert(Operation { keep, state: State::Waiting(None) })
     }
 
-    /// Takes the kernel's answer, and wakes the waiter.
+    /// Takes the completion, and wakes the waiter.
     pub fn complete(&self, key: usize, answer: Answer) {
         let mut slots = self.slots.borrow_mut();
         let operation = slots.get_mut(key).expect("answer to an operation in flight");
@@ -111,7 +111,7 @@ impl Operations {
         }
     }
 
-    /// The answer, where it is there; otherwise `waker` is woken when it comes.
+    /// The result, if there is one; otherwise `waker` is woken at the completion.
     pub fn poll(&self, key: usize, waker: &Waker) -> Option<(Answer, Keep)> {
         let mut slots = self.slots.borrow_mut();
         let operation = slots.get_mut(key).expect("operation polled after its answer");
@@ -129,7 +129,7 @@ impl Operations {
         }
     }
 
-    /// The waiter is gone.
+    /// The waiter was dropped.
     pub fn abandon(&self, key: usize) {
         let mut slots = self.slots.borrow_mut();
         let operation = slots.get_mut(key).expect("operation abandoned after its answer");
@@ -143,7 +143,7 @@ impl Operations {
         }
     }
 
-    /// Keys of the operations that the kernel has not answered.
+    /// Keys of the operations in flight.
     pub fn in_flight(&self) -> Vec<usize> {
         let slots = self.slots.borrow();
         let is_open =
@@ -156,7 +156,7 @@ impl Operations {
         Rc::clone(&self.slots.borrow()[key].keep.handle)
     }
 
-    /// Gives up the memory of operations that the kernel never answered: it may still write there.
+    /// Leaks the memory of operations that never completed: the kernel may still write to it.
     pub fn leak(&self) {
         let slots = ManuallyDrop::new(self.slots.take());
         // SAFETY: handles of operations that are leaked are dropped never, and used by nobody: the

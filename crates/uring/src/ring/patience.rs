@@ -1,29 +1,30 @@
-//! Whether the thread, when a message wakes it, takes the processor from whoever runs there.
+//! Whether the thread, when a message wakes it, preempts the running process.
 //!
-//! A peer with many requests in flight is cut short by the first one that it sends, where both
-//! share a processor: we wake, answer that one and sleep, and it goes on with the second. A peer
-//! with one request in flight has nothing else to do, and should be answered at once.
+//! A peer with many requests in flight is preempted after the first one that it sends, where both
+//! share a processor: this thread wakes, completes that one and sleeps, and the peer continues with
+//! the second. A peer with one request in flight has nothing else to do, and should get its reply
+//! immediately.
 //!
-//! 1. *Prompt*, with the policy that the thread came with. A message from a peer that has not yet
-//!    read what we sent it before is a sign that it was cut short.
+//! 1. *Prompt*, with the thread's original policy. A message from a peer that has unread replies is
+//!    a sign that it was preempted.
 //! 2. *Patient*, once there have been [`SIGNS_MAX`] such messages more than others: SCHED_BATCH,
-//!    under which our wake-up waits until the peer has nothing left to do, or its slice is over.
+//!    under which a wake-up waits until the peer sleeps, or its slice ends.
 //! 3. Prompt again after [`PATIENT_MESSAGES`], on probation: the next sign suffices.
 //!
 //! **Invariants**
-//! - A thread with any other than the ordinary policy keeps it.
-//! - A thread whose ring is gone has the policy that it came with.
+//! - A thread with a policy other than SCHED_OTHER keeps it.
+//! - A thread whose ring was dropped has its original policy.
 //!
 //! **Source**: sched(7). Measured with 4 KiB reads at depth 32 by fio over NBD, both on one
-//! processor: the server woke 0.84 times a request and 0.03 times when patient.
-//! sched_yield(2) does the same only for peers of the same control group, and loses whole slices
-//! to strangers.
+//! processor: the server woke 0.84 times a request and 0.03 times when patient. sched_yield(2) does
+//! the same only for peers of the same control group, and loses whole slices to unrelated
+//! processes.
 
 use std::cell::Cell;
 
 /// Signs before a thread becomes patient.
 const SIGNS_MAX: u32 = 4;
-/// Messages for which it stays so.
+/// Messages for which it stays patient.
 const PATIENT_MESSAGES: u32 = 256;
 
 #[derive(Default)]
@@ -32,17 +33,17 @@ pub(super) struct Patience {
     standing: Cell<Standing>,
 }
 
-/// What the thread is.
+/// The policy of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
     #[default]
     Prompt,
     Patient,
-    /// Its policy is not ours to change.
+    /// Its policy is not changed.
     Fixed,
 }
 
-/// What the thread should be, from the messages alone.
+/// The policy that the messages call for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Judge {
     /// Signs, less the messages without one.
@@ -52,7 +53,7 @@ struct Judge {
 }
 
 impl Patience {
-    /// A message has come in; `was_cut_short` finds out whether its sender has unread answers.
+    /// A message was received; `was_cut_short` checks whether its sender has unread replies.
     pub fn message(&self, was_cut_short: impl FnOnce() -> bool) {
         if self.standing.get() == Standing::Fixed {
             return;
@@ -91,7 +92,7 @@ impl Judge {
     }
 }
 
-/// What the thread is after the attempt.
+/// The policy after the attempt.
 fn change_to(wanted: Standing) -> Standing {
     let (from, to) = match wanted {
         Standing::Patient => (libc::SCHED_OTHER, libc::SCHED_BATCH),

@@ -1,18 +1,18 @@
-//! A ring of a file's own, on a thread of its own: for files whose server may hang.
+//! A separate ring and thread for one file whose server may hang.
 //!
 //! The server of a file on FUSE, NFS and the like is a process or another host. Where it hangs,
 //! FUSE blocks the thread that submits as soon as its queue is full, and each operation that blocks
-//! keeps one of the kernel's workers, of which a thread has a few for all of its rings. Here both
-//! are the file's own, so that such a file stops nothing but itself.
+//! keeps one of the kernel's workers, of which a thread has a few for all of its rings. Here the
+//! file has both to itself, so it blocks only itself.
 //!
-//! Lifecycle: 1. [`SeparateRing::start`]; 2. the data ring leaves entries in `orders`, which the
-//! thread submits; 3. the answers go to the data ring's [`Inbox`], and its wait is ended; 4. the
-//! descriptor comes last: when everything has been answered the thread closes it and ends.
+//! Lifecycle: 1. [`SeparateRing::start`]; 2. the data ring puts entries in `orders`, which the
+//! thread submits; 3. completions go to the data ring's [`Inbox`] and wake it; 4. the descriptor is
+//! last: when everything has completed the thread closes it and ends.
 //!
 //! **Invariants**
-//! - Memory of an operation stays with the data ring's operations: here are only entries.
+//! - Memory of an operation stays with the data ring's operations: only entries are here.
 //! - The data ring's thread never waits for this one, except for its start.
-//! - What is queued is what callers have in flight, and no more.
+//! - The queue is bounded by the callers' operations in flight.
 //!
 //! **Source**: io_uring_enter(2) for IOSQE_ASYNC; the kernel's io-wq.c has its workers for each
 //! thread, and fs/fuse/dev.c blocks in `fuse_get_req` beyond `max_background`.
@@ -28,14 +28,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-/// Operations that are submitted at once; more may be in flight.
+/// Operations per submission; more may be in flight.
 const ENTRIES: u32 = 128;
 
-/// Operations of one file that may block in the kernel at the same time: what a client usually has
-/// in flight. Others wait behind them, as they would in the server.
+/// Operations of one file that may block in the kernel concurrently: a usual queue depth of a
+/// client. Others wait for them, as they would in the server.
 const WORKERS_MAX: u32 = 32;
 
-/// How long the thread waits where the kernel took nothing.
+/// How long the thread waits where the kernel accepted nothing.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Descriptors on their way to be closed, of all threads.
@@ -57,17 +57,17 @@ enum Order {
     Close(OwnedFd),
 }
 
-/// Where other threads leave answers for a ring.
+/// Where other threads put completions for a ring.
 pub(super) struct Inbox {
     answers: Mutex<Vec<(u64, Answer)>>,
     unparker: Arc<Unparker>,
 }
 
 impl SeparateRing {
-    /// Starts the thread, which answers to `inbox`.
+    /// Starts the thread, which puts completions in `inbox`.
     ///
     /// # Errors
-    /// Where there is no thread or no ring to be had; nothing is left behind.
+    /// Where no thread or ring can be created; nothing is left behind.
     pub fn start(inbox: &Arc<Inbox>) -> Result<Self, RingError> {
         let shared = Arc::new(Shared { orders: Mutex::default(), wake: Unparker::new()? });
         let (there, inbox) = (Arc::clone(&shared), Arc::clone(inbox));
@@ -85,10 +85,10 @@ impl SeparateRing {
         Ok(Self { shared })
     }
 
-    /// Has an operation submitted; its answer comes to the inbox under its user data.
+    /// Submits an operation; its completion arrives in the inbox under its user data.
     ///
     /// # Safety
-    /// What the entry points to stays in place until the answer is there.
+    /// What the entry points to stays in place until the completion.
     pub unsafe fn submit(&self, entry: squeue::Entry) {
         self.shared.order(Order::Submit(entry.flags(squeue::Flags::ASYNC)));
     }
@@ -98,14 +98,14 @@ impl SeparateRing {
         self.shared.order(Order::Submit(entry));
     }
 
-    /// Has the file closed when everything has been answered: close(2) may block as well.
+    /// Closes the file when everything has completed: close(2) may block as well.
     pub fn close(&self, fd: OwnedFd) {
         locked(&CLOSING).push(fd.as_raw_fd());
         self.shared.order(Order::Close(fd));
     }
 }
 
-/// Descriptors of this process whose files are used no more, though they are open still.
+/// Descriptors of this process that are still open but no longer used.
 pub(crate) fn closing_descriptors() -> Vec<RawFd> {
     locked(&CLOSING).clone()
 }
@@ -128,7 +128,7 @@ impl Inbox {
         Arc::new(Self { answers: Mutex::default(), unparker: Arc::clone(unparker) })
     }
 
-    /// Takes over all answers, and ends the ring's wait.
+    /// Takes over all completions, and wakes the ring.
     fn post(&self, answers: &mut Vec<(u64, Answer)>) {
         if answers.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Inbox {
         }
     }
 
-    /// Moves everything that is there into `empty`.
+    /// Moves all completions into `empty`.
     pub fn take_into(&self, empty: &mut Vec<(u64, Answer)>) {
         assert!(empty.is_empty(), "answers would be posted back");
         std::mem::swap(&mut *locked(&self.answers), empty);
@@ -169,7 +169,7 @@ struct Submitter {
     orders: Vec<Order>,
     /// Not submitted yet.
     queue: VecDeque<squeue::Entry>,
-    /// Entries that have no answer, queued or submitted.
+    /// Entries without a completion, queued or submitted.
     open_count: usize,
     /// Whether a read of the event is in flight.
     is_listening: bool,
@@ -229,7 +229,7 @@ impl Submitter {
         }
     }
 
-    /// Submits everything, and waits for an answer or an order.
+    /// Submits everything, and waits for a completion or an order.
     fn submit_and_wait(&mut self) {
         while !self.push_all() {
             let before = self.uring.submission().len();

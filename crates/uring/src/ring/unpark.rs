@@ -1,4 +1,4 @@
-//! How another thread ends a ring's wait.
+//! Wakes a ring from another thread.
 
 use io_uring::{opcode, squeue, types};
 use std::cell::UnsafeCell;
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// An event that the ring reads; a write to it completes the read.
 pub(crate) struct Unparker {
     event: OwnedFd,
-    /// Where the kernel puts the event's count; never looked at.
+    /// Where the kernel puts the event's count; never read.
     count: UnsafeCell<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A loop device for tests, where the machine lets us make one.
+//! A loop device for tests, where the machine permits it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

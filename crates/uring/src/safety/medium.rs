@@ -1,4 +1,4 @@
-//! What a file or block device is made of, by an open file and what `/sys` says about it.
+//! The medium of a file or block device, from an open file and `/sys`.
 
 use super::mounts;
 use super::sysfs::{BlockNode, DeviceNumber, System};
@@ -29,7 +29,7 @@ impl Medium {
     /// Examines `file`, which was opened at the canonical `path`.
     ///
     /// # Errors
-    /// Where it is of another kind, or the kernel does not answer.
+    /// Where it is of another kind, or the kernel reports an error.
     pub fn of(system: &System, path: &Path, file: &File) -> Result<Self, InspectError> {
         let read_error = |source| InspectError::Read { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(read_error)?;

@@ -1,7 +1,7 @@
-//! What a path would lose if Headpond took it: facts for refusals, gathered by reading only.
+//! What using a path would destroy: facts for refusals, gathered by reading only.
 //!
-//! [`inspect`] opens the path read-only, looks at a few well-known offsets, and reads `/sys` and
-//! `/proc`. It decides nothing: whoever creates a volume asks [`DeviceFacts::hazards`] and refuses.
+//! [`inspect`] opens the path read-only, reads a few well-known offsets, `/sys` and `/proc`. It
+//! decides nothing: the code that creates a volume checks [`DeviceFacts::hazards`] and refuses.
 //!
 //! **Invariants**
 //! - Nothing is written, locked or kept open.
@@ -50,7 +50,7 @@ pub struct DeviceFacts {
     pub kind: DeviceKind,
     pub size_bytes: u64,
     pub logical_block_bytes: u32,
-    /// Why its contents would not survive a power cut, where they would not.
+    /// Why its contents would not survive a power cut, if so.
     pub volatile: Option<VolatileReason>,
     /// Whether the drive below has a write cache that needs FLUSH.
     pub write_cache: Option<bool>,

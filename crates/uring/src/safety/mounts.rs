@@ -1,4 +1,4 @@
-//! Who uses a device right now: mounts and swap, as `/proc` lists them.
+//! Current users of a device: mounts and swap, from `/proc`.
 //!
 //! **Source**: proc(5), `/proc/self/mountinfo` and `/proc/swaps`.
 
@@ -43,13 +43,13 @@ pub(crate) fn mounted_at(system: &System, numbers: &[DeviceNumber]) -> Vec<PathB
     all(system).into_iter().filter(is_ours).map(|mount| mount.mounted_at).collect()
 }
 
-/// The mount that a path lies in: of the longest mount point above it, the one mounted last.
+/// The mount of a path: of the longest mount point above it, the one mounted last.
 pub(crate) fn covering(system: &System, path: &Path) -> Option<Mount> {
     let mounts = all(system).into_iter().filter(|mount| path.starts_with(&mount.mounted_at));
     mounts.max_by_key(|mount| mount.mounted_at.components().count())
 }
 
-/// The block device below the file system that a path lies in, where there is exactly one.
+/// The block device below the file system of a path, where there is exactly one.
 pub(crate) fn node_below(system: &System, path: &Path) -> Option<BlockNode> {
     let mount = covering(system, path)?;
     let by_source = mount.source_number().and_then(|number| BlockNode::find(system, number));

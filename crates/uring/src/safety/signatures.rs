@@ -1,7 +1,7 @@
 //! Signatures of file systems, partition tables, arrays and caches.
 //!
 //! Most are a few bytes at a fixed distance from the start or the end, and are rows of a table;
-//! those that need a look at the fields around them are in [`super::structures`].
+//! those that need checks of the fields around them are in [`super::structures`].
 //!
 //! **Source**: the on-disk headers of Linux (`include/uapi/linux/{raid/md_p.h,bcache.h,magic.h}`,
 //! `fs/*`), the UEFI specification (GPT), the LUKS1 and LUKS2 on-disk specifications, lvm2
@@ -14,12 +14,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Contents that somebody may want to keep.
+/// Contents that may be needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What was found, as an administrator would say it.
+    /// The name of the contents, as administrators know it.
     pub name: &'static str,
-    /// Where its mark lies, in bytes from the start.
+    /// Offset of its magic, in bytes from the start.
     pub offset: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Signature>> {
     Ok(found)
 }
 
-/// Positioned reads within the size of the thing looked at.
+/// Positioned reads within the size of the device or file.
 pub(crate) struct Probe<'a> {
     file: &'a File,
     pub size_bytes: u64,
@@ -80,7 +80,7 @@ impl Probe<'_> {
 
 const MAGIC_BYTES_MAX: usize = 32;
 
-/// Where a mark lies, in bytes.
+/// Offset of a magic, in bytes.
 #[derive(Clone, Copy)]
 enum Place {
     Start(u64),

@@ -1,6 +1,6 @@
 //! Signatures that are more than a few bytes at a fixed place.
 //!
-//! Each function names one structure, its place, and the fields that tell it from chance.
+//! Each function names one structure, its offset, and the fields that exclude chance.
 
 use super::signatures::{Probe, Signature};
 use std::io;
@@ -58,7 +58,7 @@ fn master_boot_record(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
     Ok(())
 }
 
-/// Swap signs the end of its first page, whatever the page size of the machine that made it.
+/// Swap has its signature at the end of its first page, of any page size.
 fn swap(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
     for page_bytes in [4096, 8192, 16384, 32768, 65536] {
         let offset = page_bytes - 10;
@@ -76,7 +76,7 @@ fn swap(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
     Ok(())
 }
 
-/// An LVM2 label lies in one of the first four sectors.
+/// An LVM2 label is in one of the first four sectors.
 fn lvm(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
     for offset in [0, 512, 1024, 1536] {
         if probe.holds(offset, b"LABELONE")? && probe.holds(offset + 24, b"LVM2 001")? {
@@ -86,8 +86,8 @@ fn lvm(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
     Ok(())
 }
 
-/// The md superblocks that lie at the end: 0.90 in the last whole 64 KiB but one (either byte
-/// order), 1.0 between 8 and 12 KiB before the end.
+/// The md superblocks at the end: 0.90 in the last whole 64 KiB but one (either byte order), 1.0
+/// between 8 and 12 KiB before the end.
 ///
 /// Source: `drivers/md/md.c`, `calc_dev_sboffset` and `super_1_load`.
 fn md_at_the_end(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {

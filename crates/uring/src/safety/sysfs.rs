@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel tells about itself; another place in tests.
+/// The roots of `/sys` and `/proc`; other folders in tests.
 #[derive(Clone, Debug)]
 pub struct System {
     pub sys: PathBuf,
@@ -11,7 +11,7 @@ pub struct System {
 }
 
 impl System {
-    /// The machine at hand.
+    /// The real ones of this machine.
     pub fn host() -> Self {
         Self { sys: "/sys".into(), proc: "/proc".into() }
     }
@@ -104,7 +104,7 @@ impl BlockNode {
         children(&self.dir.join("holders")).map(|link| describe(&link)).collect()
     }
 
-    /// Whether the kernel takes the drive's cache for volatile, and sends flushes.
+    /// Whether the kernel treats the drive's cache as volatile, and sends flushes.
     pub fn write_cache(&self) -> Option<bool> {
         match self.disk().attribute("queue/write_cache")?.as_str() {
             "write back" => Some(true),
@@ -113,7 +113,7 @@ impl BlockNode {
         }
     }
 
-    /// Whether it turns, as the drive has told the kernel.
+    /// Whether it is rotational, as the drive reports.
     pub fn rotational(&self) -> Option<bool> {
         Some(self.disk().attribute("queue/rotational")? == "1")
     }
@@ -150,7 +150,7 @@ fn children(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.into_iter()
 }
 
-/// A `/sys` and `/proc` made by hand, for what the machine at hand does not have.
+/// A simulated `/sys` and `/proc`, for hardware that this machine does not have.
 #[cfg(test)]
 pub(crate) struct FakeSystem {
     pub system: System,

@@ -1,4 +1,4 @@
-//! Whether what is written survives a power cut, FLUSH or not.
+//! Whether written data survives a power cut.
 //!
 //! Memory hides under several names: tmpfs, ramfs, zram, brd, and any loop, device-mapper or md
 //! device made of them. A drive with a write cache is another matter: it honours FLUSH.
@@ -8,17 +8,17 @@ use super::sysfs::{BlockNode, System};
 use std::fmt;
 use std::path::Path;
 
-/// Devices below one another that are followed; real stacks have three or four.
+/// Depth of device stacks that is followed; real stacks have three or four.
 const DEPTH_MAX: u32 = 16;
 
-/// Why contents are lost on power.
+/// Why contents are lost at a power cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolatileReason {
-    /// A file system that lives in memory.
+    /// A file system in memory.
     MemoryFileSystem(&'static str),
-    /// A block device that lives in memory.
+    /// A block device in memory.
     MemoryDevice { name: String, what: &'static str },
-    /// It lies over something that is lost.
+    /// It is stacked on something volatile.
     Over { name: String, below: Box<VolatileReason> },
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for VolatileReason {
     }
 }
 
-/// Why a regular file would be lost, by its file system and what that lies on.
+/// Why a regular file would be lost, by its file system and the device below.
 pub(crate) fn of_file(system: &System, path: &Path) -> Option<VolatileReason> {
     file_below(system, path, DEPTH_MAX)
 }

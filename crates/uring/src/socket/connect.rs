@@ -13,7 +13,7 @@ impl SocketStream {
     /// Connects to a Unix socket.
     ///
     /// # Errors
-    /// What connect(2) says; `ConnectionRefused` where nobody listens.
+    /// The error of connect(2); `ConnectionRefused` without a listener.
     pub async fn connect_unix(ring: &Ring, path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         let peer = format!("unix:{}", path.display());
@@ -23,7 +23,7 @@ impl SocketStream {
     /// Connects to a TCP port.
     ///
     /// # Errors
-    /// What connect(2) says.
+    /// The error of connect(2).
     pub async fn connect_tcp(ring: &Ring, address: SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let stream = Self::connect(ring, family, &address, format!("tcp:{address}")).await?;

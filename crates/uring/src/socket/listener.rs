@@ -18,10 +18,10 @@ use std::time::Duration;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 128;
-/// A TCP client that is silent for so long is asked whether it is there, and again after the pause.
+/// Idle time after which a TCP client gets a keepalive probe, and the interval of further ones.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(10);
-/// Without an answer to so many it is lost: two minutes.
+/// Unanswered probes after which it is disconnected: two minutes.
 const KEEPALIVE_COUNT: u32 = 9;
 
 /// A listening Unix or TCP socket.
@@ -41,12 +41,12 @@ enum Place {
 }
 
 impl SocketListener {
-    /// Listens on a Unix socket that only its owner may connect to (mode 0600). A socket file on
-    /// which nobody answers any more is replaced; it is removed again when the listener is dropped.
+    /// Listens on a Unix socket that only its owner may connect to (mode 0600). A stale socket file
+    /// is replaced; it is removed again when the listener is dropped.
     ///
     /// # Errors
-    /// `AddrInUse` where somebody answers; `AlreadyExists` where the path is something else than a
-    /// socket; else what the kernel says.
+    /// `AddrInUse` where another process listens; `AlreadyExists` where the path is not a socket;
+    /// else the kernel's error.
     pub fn bind_unix(ring: &Ring, path: &Path) -> io::Result<Self> {
         remove_stale(path)?;
         let address = SocketAddrUnix::new(path)?;
@@ -64,7 +64,7 @@ impl SocketListener {
     /// Listens on a TCP port; with port 0 the kernel chooses one, see [`Self::tcp_address`].
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn bind_tcp(ring: &Ring, address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         let place = Place::Tcp(socket.local_addr()?);
@@ -140,7 +140,7 @@ impl Drop for SocketListener {
     }
 }
 
-/// Removes a socket file that a server left behind when it was killed.
+/// Removes the socket file of a killed server.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
@@ -165,10 +165,9 @@ fn try_connect(path: &Path) -> Result<(), Errno> {
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
-/// Has the kernel find out that the machine of a TCP client, or the way to it, is gone. Where
-/// answers are under way the kernel's own limit holds, some fifteen minutes: a shorter one
-/// (TCP_USER_TIMEOUT) ends clients as well that do not read for a while, such as a paused virtual
-/// machine.
+/// Enables keepalive, so that the kernel detects a lost TCP client or path. With unacknowledged
+/// replies the kernel's own limit applies, some fifteen minutes: a shorter one (TCP_USER_TIMEOUT)
+/// would also disconnect clients that do not read for a while, such as a paused virtual machine.
 fn notice_loss(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;

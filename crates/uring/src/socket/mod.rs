@@ -1,10 +1,9 @@
 //! Unix and TCP sockets as block's streams.
 //!
 //! **Invariants**
-//! - A stream that is dropped is shut down, so that what still waits on it ends and its memory
-//!   comes back.
+//! - A dropped stream is shut down, so that operations on it end and release their memory.
 //! - A write is one message to the kernel for up to [`PART_COUNT_MAX`] parts.
-//! - A peer on this machine that is busy with our answers is not cut short for its next request.
+//! - A peer on this machine that is processing replies is not preempted for its next request.
 //!
 //! **Not here**: TLS, protocols, limits on connections.
 
@@ -27,7 +26,8 @@ pub struct SocketStream {
     ring: Ring,
     handle: Rc<Handle>,
     peer: String,
-    /// Whether the kernel knows what the peer has read; of TCP it knows what has arrived.
+    /// Whether the kernel knows what the peer has read (Unix sockets); with TCP it knows what was
+    /// acknowledged.
     is_local: bool,
 }
 
@@ -54,7 +54,7 @@ impl SocketStream {
         }
     }
 
-    /// Whether the peer has yet to read something that we sent.
+    /// Whether the peer has unread data.
     fn has_unread(&self) -> bool {
         let mut unread: libc::c_int = 0;
         // SAFETY: the kernel writes the answer to where the argument points, during the call.
@@ -64,7 +64,7 @@ impl SocketStream {
         answer == 0 && unread > 0
     }
 
-    /// Sends at once what the socket takes, and the rest through the ring.
+    /// Sends what the socket accepts immediately, and the rest through the ring.
     ///
     /// A system call of its own for each message sounds wasteful and is not: it costs less than an
     /// operation of the ring (measured with 4 KiB replies on one CPU, client included: 4.2 instead
@@ -85,7 +85,7 @@ impl SocketStream {
         Ok(())
     }
 
-    /// How many bytes the socket took without waiting.
+    /// Bytes that the socket accepted without waiting.
     fn send_now(&self, buffers: &Buffers) -> io::Result<usize> {
         const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         let vector =
@@ -108,7 +108,7 @@ impl SocketStream {
     }
 }
 
-/// What is sent next: everything from `done` on, as far as one message takes it.
+/// The next part to send: from `done` on, as much as one message holds.
 fn message(buffers: &Buffers, done: usize) -> Buffers {
     if done == 0 && buffers.count() <= PART_COUNT_MAX && buffers.len_bytes() <= TRANSFER_BYTES_MAX {
         return buffers.clone();
