@@ -1,11 +1,11 @@
-//! Who goes into the next record: the queue in front of the log.
+//! The queue of appends before the log.
 //!
-//! A request finds the log idle and becomes a record of its own at once, or it waits here and
+//! With an idle log a request becomes a record of its own immediately; otherwise it waits here and
 //! shares the next record with all that wait.
 //!
 //! **Invariants**
-//! - Every append is answered exactly once.
-//! - Whoever waits for the dirty data to shrink waits in the order of arrival, and not for ever.
+//! - Every append completes exactly once.
+//! - Writes wait for dirty data to shrink in order of arrival, up to a limit.
 
 mod in_flight;
 

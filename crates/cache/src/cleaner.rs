@@ -1,22 +1,21 @@
-//! The cleaner: carries dirty data to the core, in address order or as the policy has it, so that
-//! it becomes clean.
+//! The cleaner: writes dirty data to the core, in address order or as the policy decides.
 //!
 //! 1. Take neighbouring dirty blocks of one stripe from the index; 2. under the lock on the blocks,
-//!    write those that are still current; they are *written*; 3. when enough is written, or long
-//!    enough ago, flush the core; they are *clean*. Cleaning goes on while the core flushes.
+//!    write those that are still current; they are *written*; 3. after enough writes, or enough
+//!    time, flush the core; they are *clean*. Cleaning continues while the core flushes.
 //!
-//! Blocks that were replayed after an unclean stop go first, and are written with their parity
-//! recomputed: the stop may have torn it, for nothing else notes which stripes were being written.
-//! Where the core is kept in order, that is done by itself (`parity`).
+//! Blocks replayed after an unclean shutdown go first, and are written with their parity
+//! recomputed: it is suspect, and no other record names the stripes that were being written. Where
+//! the core is kept in flush order, that is done separately (`parity`).
 //!
 //! **Invariants**
-//! - A block becomes clean only by a core flush that began after its write was answered.
-//! - No two writes of one block are on their way to the core.
-//! - What has been cleaned is told from what lies in its place by then.
+//! - A block becomes clean only by a core flush that began after its write completed.
+//! - No two writes of one block to the core are in flight.
+//! - A cleaned version is distinguished from a later one in the same place.
 //! - No version of a replayed block is dropped, and nothing else is written over the block at the
 //!   core, before its parity has been recomputed.
 //!
-//! **Not here**: which block is next, and how hard to work (`cleaning`).
+//! **Not here**: which block is next, and how many writes (`cleaning`).
 
 mod batches;
 mod core_flush;

@@ -1,15 +1,17 @@
-//! Completion: what the log has of a block in part becomes the whole block, beside everything else.
+//! Completion: partial blocks in the log become whole blocks, in the background.
 //!
-//! 1. Somebody writes part of a block; a moment later, for the next write may bring more of it,
-//!    2. the rest is read from the core; 3. the whole block is appended, and ends the part.
+//! 1. Part of a block is written; 2. after a short delay, because the next write may bring more of
+//!    it, the rest is read from the core; 3. the whole block is appended, and supersedes the part.
 //!
-//! Who needs the core to have a block now does not wait for room in the log: under the lock on the
-//! block the whole of it is written to the core, and with the next flush of that the part is clean.
+//! Where a block must be on the core now, completion does not wait for space in the log: under the
+//! lock on the block the whole of it is written to the core, and the part is clean after the core's
+//! next flush.
 //!
 //! **Invariants**
-//! - A whole block enters the log only if nobody has written to it, or to the core below it, since
-//!   its rest was asked for.
-//! - A part ends when the whole block is in the log; it is clean when the core has flushed it.
+//! - A whole block is appended only if neither it, nor the core below it, was written since the
+//!   read of its rest began.
+//! - A part is superseded when the whole block is in the log; it is clean when the core has flushed
+//!   it.
 //!
 //! **Not here**: writing parts (`paths`), the table of them (`log`).
 

@@ -1,8 +1,8 @@
-//! Making a device a cache, and finding out which cache a device is.
+//! Creates a cache on a device, and identifies the cache on a device.
 //!
-//! Creation goes: 1. both superblock copies are wiped and flushed, so that nothing of an older
-//! cache is found any more; 2. the slice headers are written and flushed; 3. the superblock, copy
-//! by copy. A cut anywhere leaves no cache or a whole one.
+//! Creation: 1. both superblock copies are wiped and flushed, so that no older cache is found; 2.
+//! the slice headers are written and flushed; 3. the superblock, copy by copy. A power cut anywhere
+//! leaves no cache or a complete one.
 
 use crate::checkpoint::write_empty;
 use crate::copies::read_best;

@@ -1,9 +1,9 @@
-//! What the paths of one slice share: the devices, the log, the locks, and who waits for what.
+//! The state shared by the paths of one slice: devices, log, locks and waiters.
 //!
 //! **Invariants**
-//! - Nothing of the log stays borrowed across an await.
-//! - Whoever writes to the core holds the lock on the blocks; the cleaner too. Whoever only writes
-//!   to the log holds none: the order of records is the order of versions.
+//! - The log is never borrowed across an await.
+//! - Writes to the core hold the lock on the blocks, also the cleaner's. Writes to the log alone
+//!   hold none: the order of records is the order of versions.
 
 mod pending_tombstones;
 mod self_check;

@@ -1,8 +1,8 @@
-//! When a cache device errs so often that it is trusted with nothing new any more.
+//! Fallback to pass-through after too many errors of the cache device.
 //!
-//! Each error by itself is dealt with where it happens. What cannot be known there is that there
-//! are more and more of them: a device that is about to die. From so many errors within a window on
-//! the slice is in pass-through, with what is dirty served and cleaned, until a command ends that.
+//! Each error is handled where it occurs. This module detects that they accumulate: a failing
+//! device. After a number of errors within a window the slice is in pass-through, with dirty data
+//! served and cleaned, until a command ends it.
 //!
 //! **Source**: Open CAS's `fallback_pt_error_threshold`, which counts without a window.
 

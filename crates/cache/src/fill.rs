@@ -1,4 +1,4 @@
-//! Reading the core for something that ends in the log.
+//! Reads of the core for insertion into the log.
 
 use crate::engine::Engine;
 use crate::log::Fill;

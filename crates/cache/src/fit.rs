@@ -1,5 +1,5 @@
-//! Whether a cache can be used as it is wanted: what its superblock tells, and whether there is
-//! memory for what is kept of it.
+//! Checks that a cache can be used with given settings: its superblock, and memory for its
+//! metadata.
 
 use crate::config::SliceConfig;
 use crate::error::OpenError;

@@ -1,4 +1,4 @@
-//! Where the parts of a slice lie on its device.
+//! The layout of a slice on its device.
 //!
 //! `header copies | checkpoint area 0 | checkpoint area 1 | segments`
 

@@ -1,21 +1,21 @@
 //! The cache: a log on a fast device in front of a slow one.
 //!
-//! A volume is cut into slices; each [`Slice`] has a log and a line map of its own on the cache
-//! device and is a block device over its extents of the core. `docs/format.md` says what lies on
-//! the device.
+//! A volume is split into slices; each [`Slice`] has a log and a line map of its own on the cache
+//! device and is a block device over its extents of the core. `docs/format.md` describes the layout
+//! on the device.
 //!
 //! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
-//!    `classes`, `admission`, who stays (`eviction`), and what is cleaned when (`cleaning`),
-//!    and what goes to the core because that is faster (`bypass`).
+//!    `classes`, promotion (`admission`), `eviction`, cleaning policies (`cleaning`), and the
+//!    bypass of a slow cache (`bypass`).
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
 //!    `reclaim`, `recover`, `verify_contents`, and `slice` above them all.
 //!
 //! **Invariants**: the laws of the log.
-//! - A version counts until a durable tombstone ends it or its segment is below the tail.
-//! - What a flush promised is read back, or reading fails; it is never replaced by anything older.
-//! - The core is written under the lock on the blocks; what it lacks is in the log.
+//! - A version is valid until a durable tombstone invalidates it or its segment is below the tail.
+//! - Flushed data is read back, or reading fails; it is never replaced by anything older.
+//! - The core is written under the lock on the blocks; data that it lacks is in the log.
 //!
-//! **Not here**: arrays, the parity of what is cleaned, real or virtual devices, the cut into
+//! **Not here**: arrays, the parity of cleaned data, real or virtual devices, the split into
 //! slices.
 
 mod admission;

@@ -1,5 +1,5 @@
-//! How often a cache was opened, and whether it was stopped: what its core records, so that an
-//! older image of the cache is told from the cache itself.
+//! Open count and shutdown state of a cache: recorded on its core to detect an older image of the
+//! cache.
 
 use crate::error::OpenError;
 use crate::format::FormatError;

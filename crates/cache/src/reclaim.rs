@@ -1,16 +1,16 @@
-//! Reclaim: frees the oldest segments of the log, carrying on what is worth keeping.
+//! Reclaim: frees the oldest segments of the log, copying dirty and resident data forward.
 //!
-//! 1. Copy what the core lacks, and what is resident, from the oldest segment to the head; 2. flush
-//!    the log: the copies are stable; 3. announce a tail behind the segment in a record, and flush
-//!    again: now nothing in it can come back; 4. drop what is still mapped there; 5. where that is
-//!    wanted, discard the segment on the device; 6. reuse it.
+//! 1. Copy dirty and resident blocks from the oldest segment to the head; 2. flush the log: the
+//!    copies are stable; 3. write a record with a tail after the segment, and flush again: now
+//!    nothing in it can reappear; 4. drop its remaining mappings; 5. with `discard`, discard the
+//!    segment on the device; 6. reuse it.
 //!
 //! **Invariants**
-//! - When a segment is freed, nothing that the core lacks is mapped in it.
-//! - Until then its clean blocks stay mapped, so that a write past the cache ends them by a
-//!   tombstone.
+//! - When a segment is freed, no dirty data is mapped in it.
+//! - Until then its clean blocks stay mapped, so that a write past the cache invalidates them with
+//!   a tombstone.
 //!
-//! **Not here**: who is resident (`eviction`).
+//! **Not here**: which lines are resident (`eviction`).
 
 mod births;
 mod thinning;

@@ -1,4 +1,4 @@
-//! The ring of segments that the log runs through: where it ends, where it begins, what is free.
+//! The ring of the log's segments: head, tail and free segments.
 //!
 //! Segments are filled one after the other and freed in the same order, so that a version in an
 //! older segment never outlives one, or a tombstone, in a younger segment.

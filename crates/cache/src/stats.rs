@@ -1,4 +1,4 @@
-//! What a slice has done and holds.
+//! Statistics of a slice.
 
 /// Adds up field by field; all of them are to be named.
 macro_rules! sums {

@@ -1,4 +1,4 @@
-//! What is under way, numbered as it began: up to which number everything has ended.
+//! Numbered operations in flight: up to which number all have completed.
 
 use headpond_block::sync::Notify;
 use headpond_block::{DeviceError, Outcome};

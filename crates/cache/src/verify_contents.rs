@@ -1,10 +1,9 @@
-//! What the core ought to hold, for whoever doubts it: checksums of blocks that were written to it
-//! from here.
+//! Expected contents of the core for verification: checksums of blocks that this cache wrote to it.
 //!
 //! **Invariants**
-//! - What was read from the core, all of a block or the rest of one, is not vouched for: it may
-//!   have been wrong then. Nor is what a crash left in records: they do not tell.
-//! - Nothing is waited for but the cache device: whoever asks may hold up the core.
+//! - Data read from the core, a whole block or the rest of one, is not used: it may have been wrong
+//!   then. Nor are blocks from records after a crash, which do not distinguish them.
+//! - It waits only for the cache device, because the caller may block the core.
 
 use crate::checksum::crc32c_of_block;
 use crate::engine::Engine;

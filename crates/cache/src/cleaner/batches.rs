@@ -1,4 +1,4 @@
-//! Which dirty blocks go to the core together.
+//! Batches of dirty blocks that are written to the core together.
 
 use crate::cleaning::pace::Pace;
 use crate::dirty_index::DirtyIndex;

@@ -1,5 +1,5 @@
-//! Whether something is still dirty from before a mode without dirty data was set. What such a mode
-//! writes is dirty for a moment as well, and is none of it.
+//! Whether data is still dirty from before a mode without dirty data was set. Writes of such a mode
+//! are briefly dirty as well, and do not count.
 
 use crate::engine::Engine;
 

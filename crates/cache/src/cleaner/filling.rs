@@ -1,13 +1,13 @@
 //! Clean blocks that are written along with dirty ones.
 //!
 //! The core has them already, so writing them again changes nothing; but two runs with a cached
-//! block between them leave in one write instead of two, and a stripe that is all there needs
-//! nothing read for its parity.
+//! block between them become one write instead of two, and a completely cached stripe needs no
+//! reads for its parity.
 //!
 //! **Invariants**
-//! - A clean block is written only while it is the version that readers get, under the lock on it:
-//!   what the core has is overwritten by itself.
-//! - Nothing but dirty blocks changes its state by such a write.
+//! - A clean block is written only while it is the current version, under the lock on it: the
+//!   core's data is overwritten with the same.
+//! - Only dirty blocks change their state by such a write.
 
 use super::batches::{Batch, WriteReach};
 use super::guide::choose;

@@ -1,4 +1,4 @@
-//! What the policy is told, and what it says.
+//! The cleaner's interface to the policy.
 
 use super::batches::Batch;
 use crate::cleaning::pace::{self, Duties, Pace};

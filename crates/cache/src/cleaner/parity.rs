@@ -1,8 +1,8 @@
-//! The parity that blocks owe since an unclean stop, which may have torn it.
+//! Blocks with suspect parity after an unclean shutdown.
 //!
-//! Mostly they are cleaned first, whenever they were written, and their parity is recomputed with
-//! that. Where the core goes on in the order of the flushes, that would make a mixture of it: there
-//! what the core has of them is read and written back with its parity, beside what is cleaned.
+//! Usually they are cleaned first, regardless of age, and their parity is recomputed with that.
+//! Where the core is kept in flush order, that would break the order: there their data is read from
+//! the core and written back with its parity, independently of cleaning.
 
 use super::batches::Batch;
 use super::run_of;

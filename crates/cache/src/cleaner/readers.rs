@@ -1,4 +1,4 @@
-//! Clients' reads of the core, which the cleaner leaves way.
+//! Clients' reads of the core, for which the cleaner limits its concurrency.
 
 use crate::cleaning::{Beside, ClientRead};
 use crate::engine::Engine;

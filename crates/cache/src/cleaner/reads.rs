@@ -1,9 +1,9 @@
-//! The cleaner's reads of the cache device: only so many at once beside requests.
+//! The cleaner's reads of the cache device: limited while requests run.
 //!
-//! After each flush of the core the cleaner begins hundreds of writes in one moment, and before a
-//! fast core it goes on like that. Each reads first what it writes, and a client's write waits in
-//! the device's queues behind all of these reads. So few are under way while requests come. Where
-//! nobody comes, or writes wait for the cleaner, it gets all that the device can do.
+//! After each flush of the core the cleaner starts hundreds of writes at the same time, and with a
+//! fast core it continues like that. Each reads its data from the cache first, and a client's write
+//! waits in the device's queues for all of these reads. So few are in flight under client load.
+//! When idle, or when writes wait for the cleaner, there is no limit.
 
 use crate::engine::Engine;
 use crate::stats::CacheRead;

@@ -1,13 +1,12 @@
-//! Cleaning for writes that find no room, beside what the policy does by itself.
+//! Cleaning for writes that wait for space, in addition to the policy.
 //!
-//! A policy that works in rounds may rest for long, or be busy with a round that takes seconds. So
-//! that the cache gives room meanwhile, some of the oldest blocks are cleaned in a go, one such go
-//! at a time.
+//! A policy that works in rounds may pause for long, or be busy with a round that takes seconds. To
+//! free space in the meantime, some of the oldest blocks are cleaned in a batch, one batch at a
+//! time.
 //!
 //! **Source**: Open CAS cleans 32 cache lines of the tail of its list of the least recently used
-//! when nothing can be evicted (`OCF_EVICTION_CLEAN_SIZE`). Ours are those that were written
-//! longest ago, which is the order of the log: what is cleaned there leaves least for reclaim
-//! to copy.
+//! when nothing can be evicted (`OCF_EVICTION_CLEAN_SIZE`). Here they are the blocks written
+//! longest ago, which is the order of the log: this leaves the least for reclaim to copy.
 
 use super::batches::Task;
 use crate::cleaning::{Age, DirtyData, Walk};

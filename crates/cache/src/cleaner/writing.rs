@@ -1,4 +1,4 @@
-//! One batch on its way: from versions in the log to writes to the core, and what became of them.
+//! One batch: from versions in the log to writes to the core, and their outcome.
 
 use crate::engine::{CacheError, Engine, Pin};
 use crate::line_map::{Marks, State, Version};

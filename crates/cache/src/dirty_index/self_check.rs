@@ -1,4 +1,4 @@
-//! That bits, summary and names of a dirty index agree.
+//! Consistency checks of bits, summary and queued blocks of a dirty index.
 
 use super::{DirtyIndex, WORD_BITS};
 

@@ -1,4 +1,4 @@
-//! That what the paths of a slice share agrees.
+//! Consistency checks of a slice's shared state.
 
 use super::{CoreWrites, Engine};
 use crate::stats::{ClassStats, CoreStats};

@@ -1,10 +1,10 @@
-//! ARC: a list of what was asked for once and one of what was asked for again, whose sizes follow
-//! from which of them would have needed more room.
+//! ARC: a list of lines used once and one of lines used more often, with sizes that adapt to the
+//! ghost hits of each.
 //!
 //! **Source**: Megiddo and Modha, *ARC: a self-tuning, low overhead replacement cache*, FAST '03,
-//! figure 4; its target moves by whole lines, the quotient of the ghost lists rounded down. Ours
-//! adds mappings that end: they leave their list, and while there is room nothing is replaced; and
-//! groups, each with its own lists and target, whose ghosts share the memory.
+//! figure 4; its target moves by whole lines, the quotient of the ghost lists rounded down. Added
+//! here are invalidated mappings, which leave their list, and while there is space nothing is
+//! replaced; and groups, each with its own lists and target, whose ghosts share the memory.
 
 use super::directory::{At, Directory};
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold, residents_in};

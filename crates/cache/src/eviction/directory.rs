@@ -1,4 +1,4 @@
-//! Lines in lists from the most to the least recently used, found by number.
+//! LRU lists of lines, with look-up by number.
 
 use crate::types::CoreLine;
 

@@ -1,4 +1,4 @@
-//! First in, first out: what entered longest ago leaves, whatever it was asked for.
+//! First in, first out: the line inserted longest ago is evicted, regardless of hits.
 
 use super::lanes::{Lane, Lanes};
 use super::{

@@ -1,15 +1,15 @@
-//! The last so many lines that left: exactly them, mostly found by a look at one bucket, which is
-//! one line of the processor's cache.
+//! Ghosts: exactly the last N evicted lines, usually found by reading one bucket, which is one line
+//! of the processor's cache.
 //!
-//! A line's number is mixed, which can be undone, so that a bucket and the lower bits of the number
-//! name it without doubt. With it stands its turn, which of all that left it was: whoever has had
-//! too many behind it is none any more, and gives its place to the next one that comes there.
-//! Nobody is looked for to be forgotten. Where a bucket is full the one behind it takes what comes,
-//! and the turn of that is noted: for as long as it counts, it is looked for there as well.
+//! A line's number is hashed reversibly, so that a bucket and the lower bits identify it exactly.
+//! Each entry has a sequence number of its eviction: after N further evictions it is expired, and
+//! the next entry in its bucket replaces it. So no search for expired entries is needed. Where a
+//! bucket is full the entry goes to the next one, and its sequence number is recorded: as long as
+//! it is valid, the next bucket is searched as well.
 //!
 //! **Source**: hashing into buckets with linear probing (Knuth, *The Art of Computer Programming*,
-//! volume 3, 6.4); that what left is told by how many left since is from the implementation notes
-//! of S3-FIFO (Yang et al., SOSP '23, section 4.2). Ours are exact.
+//! volume 3, 6.4); expiry by the number of later evictions is from the implementation notes of
+//! S3-FIFO (Yang et al., SOSP '23, section 4.2). These ghosts are exact.
 
 use crate::types::{CoreLine, number_bits};
 use headpond_block::prefetch;

@@ -1,6 +1,6 @@
-//! Queues of line numbers that share one piece of memory, which is taken once.
+//! Queues of line numbers in one shared allocation.
 //!
-//! **Not here**: which of the lines still are resident.
+//! **Not here**: which of the lines are still resident.
 
 use crate::types::{CoreLine, number_bits};
 

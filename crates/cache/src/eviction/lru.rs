@@ -1,4 +1,4 @@
-//! Least recently used: what was asked for longest ago leaves.
+//! Least recently used: the line used longest ago is evicted.
 
 use super::directory::Directory;
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold, residents_in};

@@ -1,7 +1,7 @@
-//! A policy alone, without data: what a cache of so many blocks would miss.
+//! A miniature simulation: a policy without data, to find the misses of a cache of a given size.
 //!
-//! Fed with the blocks whose hash is low, it stands for a cache that is larger by as much as those
-//! blocks are few.
+//! Fed with blocks whose hash is below a threshold, it models a cache that is larger by the inverse
+//! of the sampling rate.
 //!
 //! **Source**: Waldspurger, Saemundsson, Ahmad and Park, *Cache modeling and optimization using
 //! miniature simulations*, USENIX ATC '17.

@@ -1,19 +1,19 @@
-//! Eviction: which lines are *resident*, that is, kept when reclaim comes to their segment.
+//! Eviction: which lines are *resident*, that is, copied forward when their segment is reclaimed.
 //!
-//! A policy decides within a capacity in lines, of which each counts whole, whatever is valid of
-//! it. Evicting costs no I/O: what left is no longer marked in the map, and reclaim drops it with
-//! its segments. Until then it is mapped and served, and a hit takes it in again.
+//! A policy decides within a capacity in lines, each of which counts in full, also if partly valid.
+//! Evicting costs no I/O: an evicted line is no longer marked in the map, and reclaim drops it with
+//! its segments. Until then it is mapped and served, and a hit inserts it again.
 //!
-//! 1. [`Policy::insert`] takes in a line that was not resident, and marks and unmarks through
+//! 1. [`Policy::insert`] inserts a line that was not resident, and marks and unmarks through
 //!    [`Residents`]; 2. a hit raises the mark's frequency, which is all that `fifo` and `s3-fifo`
-//!    need, or is told the policy ([`Hits::Ordered`]); 3. a mapping that ends takes its mark with
-//!    it, and policies with an order of their own are told.
+//!    need, or is reported to the policy ([`Hits::Ordered`]); 3. an invalidated mapping loses its
+//!    mark, which is reported to policies with an order of their own.
 //!
 //! **Invariants**
 //! - No more lines are resident than the capacity.
-//! - The marks say who is resident; a policy's queues may name others, which they pass over.
+//! - The marks are authoritative; a policy's queues may contain other lines, which it skips.
 //!
-//! **Not here**: when space is freed and what that costs (`reclaim`), who enters (`admission`).
+//! **Not here**: when space is freed and what that costs (`reclaim`), promotion (`admission`).
 
 mod arc;
 mod directory;

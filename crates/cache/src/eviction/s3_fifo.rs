@@ -1,14 +1,14 @@
-//! S3-FIFO: a small queue, a main one, and a memory of what left the small one.
+//! S3-FIFO: a small queue, a main one, and ghosts of the small one.
 //!
-//! What enters goes into the small queue. At its end it goes on to the main one where it was asked
-//! for more than once again, else it leaves, and is remembered: what comes back soon enters the
-//! main queue. At the end of the main queue it goes round once for each hit.
+//! A line is inserted into the small queue. At its end it moves to the main one after more than one
+//! hit, else it is evicted and becomes a ghost: a ghost hit is inserted into the main queue. At the
+//! end of the main queue a line is reinserted once for each hit.
 //!
 //! **Source**: Yang, Zhang, Qiu, Yue and Vinayak, *FIFO queues are all you need for cache
 //! eviction*, SOSP '23, algorithm 1: a tenth of the capacity for the small queue, two bits of
 //! frequency, which are cleared on the way into the main queue; as many ghosts as the main queue
-//! has places, which are not removed when they are hit (section 4.2). Ours adds mappings that end:
-//! their entries stay in the queue and are passed over, unless the line is back in it by then.
+//! has places, which are not removed when they are hit (section 4.2). Added here are invalidated
+//! mappings: their entries stay in the queue and are skipped, unless the line was inserted again.
 
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};

@@ -1,11 +1,11 @@
-//! Shadow caches: every policy on a sample of the lines, to see which of them misses least.
+//! Shadow caches: every policy on a sample of the lines, to find the one with the fewest misses.
 //!
-//! A line is in the sample or not, by its hash, and a shadow holds as large a share of the cache
-//! as the sample is of the lines: so its miss ratio is about that of the whole.
+//! Lines are sampled by hash, and a shadow cache is scaled down by the sampling rate: so its miss
+//! ratio approximates that of the full cache.
 //!
 //! **Source**: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC construction with SHARDS*,
 //! FAST '15, and *Cache modeling and optimization using miniature simulations*, USENIX ATC '17.
-//! Ours has one size and a fixed rate.
+//! This one has one size and a fixed rate.
 
 use super::{EvictionPolicy, Group, Heat, Held, Hits, Policy, Residents};
 use crate::types::CoreLine;

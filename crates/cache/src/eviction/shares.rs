@@ -1,22 +1,22 @@
-//! Whose lines leave when another class wants room: priorities and shares.
+//! Eviction across classes: priorities and shares.
 //!
-//! Classes that stand alike, by priority and without a share of their own, are one *group*, in
-//! which a policy evicts as if there were no classes. Who wants room takes it
+//! Classes of equal priority without a share of their own are one *group*, in which a policy evicts
+//! as if there were no classes. An insertion takes its space
 //!
 //! 1. from its own group, where that holds its share;
-//! 2. from nobody, while the cache has room;
+//! 2. from free space, while there is some;
 //! 3. from a group that holds more than its share;
 //! 4. from the group of the lowest priority, if that is not above its own; of groups of one
-//!    priority from the one that holds the most. Else it is not taken in.
+//!    priority from the one that holds the most. Else it is not inserted.
 //!
 //! **Invariants**: no group holds more than its share, nor all together more than the capacity.
 //!
-//! **Not here**: which line of a group leaves (the policies); who is of which class (the map).
+//! **Not here**: which line of a group is evicted (the policies); the classes of blocks (the map).
 //!
 //! **Source**: Open CAS Linux, administrator's guide, "IO Classification": priorities 0 to 255, the
-//! lowest evicted first, and an allocation as a fraction of the cache; that a class drives out none
-//! of a higher priority is what its eviction does (`ocf_lru.c`, by description). There, classes of
-//! one priority are emptied one after the other.
+//! lowest evicted first, and an allocation as a fraction of the cache; that a class evicts none of
+//! a higher priority follows its eviction (`ocf_lru.c`, by description). There, classes of one
+//! priority are emptied one after the other.
 
 use super::{Group, Policy, Residents};
 use crate::classes::{CLASSES_MAX, ClassId, Classes, Priority};

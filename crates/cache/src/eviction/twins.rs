@@ -1,5 +1,5 @@
-//! The policies as their papers have them, step by step, with queues that are plain lists; for
-//! tests only, those of the engine included.
+//! Reference models of the policies, as in their papers, with plain lists; for tests only, those of
+//! the engine included.
 
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

@@ -1,4 +1,4 @@
-//! Little-endian numbers at fixed places.
+//! Little-endian numbers at fixed offsets.
 
 use crate::types::Position;
 

@@ -1,12 +1,12 @@
 //! The persisted line map of a slice, or as much of it as an unclean open needs.
 //!
 //! A table with the first sequence of every segment, then the mapped blocks as *runs*, in the order
-//! of the log: blocks that lie in a row there and on the core, with a checksum each. The lost
-//! blocks, which have no place, come behind them, and the
-//! ends of flush epochs last. The checksum of the whole is in the slice header.
+//! of the log: blocks that are contiguous there and on the core, with a checksum each. The lost
+//! blocks, which have no position, follow, and the ends of flush epochs are last. The checksum of
+//! the whole is in the slice header.
 //!
 //! **Invariants**
-//! - Both ends work in pieces: a checkpoint may be longer than what memory is to spare.
+//! - It is read and written in pieces: a checkpoint may be larger than the available memory.
 
 use super::FormatError;
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};

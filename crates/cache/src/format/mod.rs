@@ -1,8 +1,8 @@
-//! What lies on a cache device. The layouts are written down in `docs/format.md`.
+//! The on-disk format of a cache device, specified in `docs/format.md`.
 //!
 //! **Invariants**
 //! - Every codec is total: any bytes give a value or a typed error, never a panic.
-//! - A checksum covers everything that the codec believes, and its own place on the device.
+//! - A checksum covers everything that the codec relies on, and its own location on the device.
 
 mod bytes;
 pub mod checkpoint;

@@ -1,7 +1,7 @@
-//! How far the core has come in the order of the flushes: written again after every epoch.
+//! The core's position in the flush order: rewritten after every epoch.
 //!
-//! It has a place of its own beside the slice's headers, so that it needs no room in the log: a log
-//! that is full waits for the cleaner, which waits for this.
+//! It is stored next to the slice's headers, and needs no space in the log: a full log waits for
+//! the cleaner, which waits for this.
 
 use super::bytes::{get_u16, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
 use super::{FormatError, check_block};

@@ -1,4 +1,4 @@
-//! The descriptor of a record: what one append to the log says about itself.
+//! The descriptor of a record: the metadata of one append to the log.
 //!
 //! A descriptor is at most 4 KiB and is followed by the record's data blocks; both go to the device
 //! as one write.

@@ -1,4 +1,4 @@
-//! The header of a slice: where its life began and what it then knew.
+//! The header of a slice: the start of its epoch and its state then.
 
 use super::bytes::{
     decode_place, encode_place, get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64,

@@ -1,4 +1,5 @@
-//! The superblock of a cache device: which cache this is, whom it serves, where its slices lie.
+//! The superblock of a cache device: identity of the cache, its volume, and the layout of its
+//! slices.
 
 use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
 use super::{FormatError, check_block};

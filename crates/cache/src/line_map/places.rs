@@ -1,5 +1,5 @@
-//! Places change what they are, and the counts with them: many at once where they are alike, as the
-//! places of a line mostly are that was written whole.
+//! State changes of places and of the counts: in bulk where they are equal, as places of a
+//! completely written line mostly are.
 //!
 //! **Not here**: extents and chains.
 

@@ -1,4 +1,4 @@
-//! What is known of one version: its state, its marks, and the byte that holds both.
+//! One version: its state, its marks, and the byte that holds both.
 
 use crate::types::{CoreBlock, SlotIndex};
 

@@ -1,4 +1,4 @@
-//! The dirty blocks as policies see them: by age, which is the order of the log, and by region.
+//! The dirty blocks for policies: by age, which is the order of the log, and by region.
 
 use super::Log;
 use crate::cleaning::{Age, Chunk, Chunks, DirtyData, Walk};

@@ -1,5 +1,5 @@
-//! Which class blocks are of, and who stays for that: between the map, which knows the class, and
-//! the shares, which decide. Only where classes are set.
+//! Classes of blocks and their residency: connects the map, which stores the class, and the shares,
+//! which decide. Only where classes are set.
 
 use super::{Log, id_of};
 use crate::classes::ClassId;

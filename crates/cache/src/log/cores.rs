@@ -1,7 +1,7 @@
-//! What is counted by class and by core of what goes to and from the devices, and of errors.
+//! Statistics of device traffic and errors, by class and by core.
 //!
-//! A block is of the core that its address lies on, whoever sent it; it is of the class of the
-//! request that wants it, and where nobody does, of the class that the map knows.
+//! A block belongs to the core of its address; it is of the class of its request, and without a
+//! request, of its class in the map.
 
 use super::{Formed, Log};
 use crate::classes::ClassId;

@@ -1,4 +1,4 @@
-//! Who is resident in the log: between the map, where it is marked, and the policy, which decides.
+//! Resident lines of the log: connects the map, which marks them, and the policy, which decides.
 
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};

@@ -1,4 +1,4 @@
-//! Who reads the core for the log, and whether what he reads is still right.
+//! Reads of the core for the log, and whether their data is still current.
 
 use super::{Intake, Log, Purpose};
 use crate::types::BlockRun;

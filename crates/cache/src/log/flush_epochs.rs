@@ -1,19 +1,18 @@
-//! Flush epochs: what was written between two promises, for a core that is never more than one
-//! epoch away from what it was at a promise.
+//! Flush epochs: the writes between two flushes, for a core that is never more than one epoch away
+//! from its state at a flush.
 //!
-//! An epoch ends where a flush begins, or with a write that promises itself. Its versions go to the
-//! core before any of a later one, and the core is flushed in between; so what the core holds is
-//! what a disk might hold after a power cut in that epoch. A version that is superseded by one of a
-//! later epoch before the core has it is *kept*: it goes to the core all the same, and the segment
-//! that it lies in is not reused before.
+//! An epoch ends where a flush begins, or with a FUA write. Its versions go to the core before any
+//! of a later one, and the core is flushed in between; so the core holds what a disk might hold
+//! after a power cut in that epoch. A version that is superseded by one of a later epoch before it
+//! is on the core is *kept*: it is written to the core all the same, and its segment is not reused
+//! before.
 //!
 //! **Invariants**
 //! - The ends ascend, and everything older than the first has been flushed at the core.
 //! - An epoch has at most one version of a block for the core, current or kept.
-//! - What the core has of a block is never followed by an older version of it, in whatever order it
-//!   came there.
+//! - A block on the core is never overwritten with an older version.
 //!
-//! **Not here**: I/O, and how fast (`cleaning/ordered`).
+//! **Not here**: I/O, and its rate (`cleaning/ordered`).
 
 use super::Log;
 use crate::cleaning::{Age, DirtyData, Walk};

@@ -1,18 +1,18 @@
-//! What of the order of the flushes outlives a stop.
+//! The persisted part of the flush order.
 //!
-//! On the device the order is told by places in the log: a *mark*, before which the core has
-//! everything for good; the ends of the epochs behind it; and the versions behind it that are kept.
-//! Every record carries the mark, and whether an epoch ended before it; so that nobody waits for a
-//! record, the mark has a place of its own as well. A checkpoint has the ends and what is kept, and
-//! its header the mark of that moment.
+//! On the device the order is stored as positions in the log: a *mark*, before which everything is
+//! durable on the core; the ends of the epochs after it; and the kept versions after it. Every
+//! record carries the mark, and whether an epoch ended before it; to avoid waiting for a record,
+//! the mark is also stored separately. A checkpoint has the ends and the kept versions, and its
+//! header the mark at that time.
 //!
 //! **Invariants**
-//! - The mark of an epoch is stable before anything of the next one goes to the core. So whoever
-//!   starts from it meets a core that has part of one epoch more, of which any part may be missing;
-//!   and that holds for the mark before it as well, where the last one cannot be read.
-//! - Nothing carries a mark while the core is a mixture.
+//! - The mark of an epoch is stable before anything of the next one goes to the core. So a start
+//!   from it finds a core with any part of one epoch more; this holds for the previous mark as
+//!   well, where the last one is unreadable.
+//! - No mark is written while the core is inconsistent.
 //!
-//! **Not here**: making the mark stable (`cleaner`), what replay makes of the records (`replay`).
+//! **Not here**: making the mark stable (`cleaner`), replay of the records (`replay`).
 
 use super::flush_epochs::{FlushEpochs, Kept};
 use super::{Cut, Identity, Log};

@@ -1,4 +1,4 @@
-//! From a record that is formed to the line map and the dirty indexes.
+//! Maps the blocks of a formed record: line map and dirty indexes.
 
 use super::{Intake, Log, Purpose};
 use crate::line_map::{Insertion, Marks, State, Version};

@@ -1,13 +1,13 @@
-//! Blocks of which the log has some sectors, and the core the truth of the others.
+//! Partial blocks: the log has some sectors, the core the current data of the others.
 //!
-//! In the map such a part is a dirty version that the cleaner's index does not name; where the core
-//! was given its sectors it becomes written and clean like others. Here is what tells it from a
-//! whole block. A row counts as long as the map has that version in that place: who supersedes or
-//! ends a version does not look here.
+//! In the map such a part is a dirty version that the cleaner's index does not name; when its
+//! sectors were written to the core it becomes written and clean like others. This table
+//! distinguishes it from a whole block. A row is valid as long as the map has that version in that
+//! place: superseding or invalidating a version does not update the table.
 //!
 //! **Invariants**
-//! - Nothing that the core lacks lies below a part: it is put over nothing, or over the part that
-//!   came before, which it takes in. What was read from the core may have slipped in between.
+//! - No dirty data is below a part: it supersedes nothing, or the previous part, which it includes.
+//!   Data read from the core may have been inserted in between.
 //! - A row is there before its version is published.
 //!
 //! **Not here**: reading the rest (`completion`).

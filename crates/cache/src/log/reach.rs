@@ -1,6 +1,6 @@
-//! What a checkpoint speaks of, and how far the log may run beyond it.
+//! What a checkpoint covers, and how far the log may advance after it.
 //!
-//! After an unclean stop only so many segments are read as the header in force names. So the log
+//! After an unclean shutdown only the segments that the current header names are read. So the log
 //! opens no other one until a later header is stable.
 
 use super::{Log, Part};

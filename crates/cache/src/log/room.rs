@@ -1,6 +1,6 @@
-//! How much room there is, for what becomes dirty and for what is scattered, and who is let in.
+//! Space for dirty data and for fragmented lines, and which writes may use it.
 //!
-//! **Not here**: room in the log itself (`ring`), which reclaim makes.
+//! **Not here**: space in the log itself (`ring`), which reclaim frees.
 
 use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Purpose, Refusal};
 use crate::line_map::LineMap;

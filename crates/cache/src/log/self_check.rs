@@ -1,4 +1,4 @@
-//! That the parts of a log agree with each other.
+//! Consistency checks of the parts of a log.
 
 use super::Log;
 use crate::cleaning::Chunks;

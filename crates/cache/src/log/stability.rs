@@ -1,4 +1,5 @@
-//! What of the log is stable: marks, promises, the tail, and the records that only carry them.
+//! The stable part of the log: marks, flushed positions, the tail, and the records that only carry
+//! them.
 
 use super::{Formed, HEADER_UNITS, Log, Refusal};
 use crate::format::record::{Draft, Header};

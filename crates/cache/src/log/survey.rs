@@ -1,4 +1,4 @@
-//! What is mapped of a run of blocks.
+//! The mapped versions of a run of blocks.
 
 use super::Log;
 use crate::line_map::{Marks, State};

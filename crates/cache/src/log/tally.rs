@@ -1,4 +1,4 @@
-//! Requests and blocks, counted for whoever asks.
+//! Counters of requests and blocks.
 
 use super::Log;
 use crate::admission::Filling;

@@ -1,4 +1,4 @@
-//! Tombstones for clean blocks that lie scattered, without a request that wants them.
+//! Tombstones for fragmented clean blocks, without a request.
 
 use super::{Formed, Log, RESERVE_FOR_TOMBSTONES, Refusal};
 use crate::eviction::ClassKey;

@@ -1,8 +1,8 @@
-//! What only the cache has, and could not give when it was last asked: data at risk now, whatever
-//! the counters of errors say.
+//! Dirty data that was unreadable at the last attempt: data at risk now, regardless of the error
+//! counters.
 //!
-//! A block is among it from a read that failed until one succeeds, until the core has what it
-//! holds, or until it is written again or discarded.
+//! A block counts from a failed read until one succeeds, until it is clean, or until it is
+//! overwritten or discarded.
 
 use super::Log;
 use crate::line_map::{State, Version};

@@ -1,8 +1,8 @@
-//! What the cache could serve, and the core answers sooner (`bypass`).
+//! Requests that the cache could serve, but the core completes sooner (`bypass`).
 //!
-//! **Source**: laws 3 and 4: only what the core has for good is read there, and a write takes the
-//! way of every write past the cache. What is dirty never leaves. Where the core fails at what it
-//! need not have been asked, the cache is.
+//! **Source**: laws 3 and 4: only durable data of the core is read there, and a write takes the
+//! path of every write past the cache. Dirty data never bypasses. Where the core fails, the cache
+//! serves the request.
 
 use crate::bypass::{BypassPolicy, BypassReport};
 use crate::engine::Engine;

@@ -1,11 +1,13 @@
 //! Discards and writes of zeros.
 //!
-//! Zeros are written as data, or to the core, which is flushed before a dirty version ends.
+//! Zeros are written as data, or to the core, which is flushed before a dirty version is
+//! invalidated.
 //!
-//! A discard may do nothing at the core, and what the core has under a dirty block is older than
+//! A discard may have no effect on the core, and the core's data under a dirty block is older than
 //! what the client has read. So dirty blocks are overwritten with zeros as data, which are as
-//! stable as any write and keep its order, and stay dirty; clean ones end by tombstones before the
-//! core discards. What is read then is zeros, or what was newest before, and never anything older.
+//! stable as any write, keep the order, and stay dirty; clean ones are invalidated by tombstones
+//! before the core discards. Later reads return zeros, or the newest data before, never anything
+//! older.
 
 use crate::engine::Engine;
 use crate::paths::Cut;

@@ -1,4 +1,4 @@
-//! What admission says to a request of this slice.
+//! Promotion decisions for requests of this slice.
 
 use crate::admission::Applicant;
 use crate::engine::Engine;

@@ -1,4 +1,4 @@
-//! The caller's barrier: what was acknowledged before is stable after.
+//! FLUSH: everything acknowledged before it is stable after it.
 
 use crate::cleaner::Drainer;
 use crate::engine::{CacheError, Engine};

@@ -1,4 +1,4 @@
-//! One file for each way a request takes through the cache.
+//! One file for each path of a request through the cache.
 
 mod around;
 mod discard;

@@ -1,11 +1,11 @@
-//! Past the cache: the core has the truth afterwards, and nothing in the log contradicts it.
+//! Past the cache: afterwards the core has the current data, and nothing in the log contradicts it.
 //!
 //! **Source**: law 4. Over a clean block: tombstone, then core, also where others of the same write
-//! are dirty: should the core fail half-way, no clean block says something else than the core. Over
-//! a dirty one: core, core flush, tombstone; part of a dirty block is cleaned first, and so is what
-//! owes parity: such a write patches the parity as it finds it, and a discard may leave it alone.
-//! What the cache has lost is treated as dirty: only a whole block that the core has ends it. A
-//! discard ends neither, as the core may keep what it has.
+//! are dirty: if the core fails half-way, no clean block differs from the core. Over a dirty one:
+//! core, core flush, tombstone; part of a dirty block is cleaned first, and so are blocks with
+//! suspect parity: such a write updates the parity from its old contents, and a discard may not
+//! touch it. Lost blocks are treated as dirty: only a whole block on the core replaces them. A
+//! discard invalidates neither, as the core may keep its data.
 
 use crate::engine::{Engine, TombstoneOutcome};
 use crate::paths::Cut;

@@ -1,4 +1,4 @@
-//! Reads: from the cache what it has, from the core the rest, in one span.
+//! Reads: cached blocks from the cache, the rest from the core, in one span.
 
 use crate::checksum::crc32c_of_block;
 use crate::classes::ClassId;

@@ -1,6 +1,6 @@
-//! Reads ahead of a sequential reader: from the core into the cache, for nobody yet.
+//! Readahead of a sequential stream: from the core into the cache.
 //!
-//! Who then asks for blocks that are on their way waits for them instead of reading them again.
+//! A read of blocks whose readahead is in flight waits for it instead of reading them again.
 
 use crate::append::{Verdict, Wanted};
 use crate::classes::ClassId;

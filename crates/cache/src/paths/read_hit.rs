@@ -1,4 +1,4 @@
-//! Reads that the cache has in one piece: nothing to plan, nothing to insert.
+//! Contiguous read hits: nothing to plan, nothing to insert.
 
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};

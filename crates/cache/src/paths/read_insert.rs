@@ -1,4 +1,4 @@
-//! From a read miss to the log.
+//! Insertion of read misses into the log.
 
 use crate::append::{Verdict, Wanted};
 use crate::classes::ClassId;

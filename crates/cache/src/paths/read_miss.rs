@@ -1,7 +1,7 @@
-//! Reads of which the cache has nothing: one read of the core, and what it brings enters whole.
+//! Full read misses: one read of the core, whose data is inserted completely.
 //!
-//! Where the core answers at once, and the memory of the cache device takes it at once, nobody else
-//! gets a turn in between: there is nothing to watch over, and nothing to keep until later.
+//! Where the core and the memory of the cache device complete immediately, no other task runs in
+//! between: nothing has to be locked or stored for later.
 
 use crate::engine::Engine;
 use crate::fill::FillGuard;

@@ -1,8 +1,8 @@
-//! Write-throughs of whole blocks that nobody is in the way of: one record, and one write of the
-//! core, without a task.
+//! Write-throughs of whole blocks without conflicts: one record, and one write of the core, without
+//! a task.
 //!
-//! Where both are answered at once, nobody else gets a turn in between: there is nothing to lock,
-//! and nothing to watch over. Else the lock is taken before anybody has a turn.
+//! Where both complete immediately, no other task runs in between: nothing has to be locked. Else
+//! the lock is taken before another task runs.
 
 use crate::config::Mode;
 use crate::engine::{CoreChange, Engine};

@@ -1,5 +1,5 @@
-//! Part of a block: it is written alone, and the rest is left to completion; or the rest is read,
-//! and the whole block is written.
+//! Partial blocks: written alone, with the rest left to completion; or the rest is read, and the
+//! whole block is written.
 
 use crate::append::{Verdict, Wanted};
 use crate::engine::Engine;

@@ -1,4 +1,4 @@
-//! Write-back: acknowledged when the log has it.
+//! Write-back: acknowledged when it is in the log.
 
 use crate::append::{Verdict, Wanted};
 use crate::classes::ClassId;

@@ -1,7 +1,7 @@
-//! Write-through: acknowledged when core and cache have it.
+//! Write-through: acknowledged when it is on the core and in the cache.
 //!
-//! What it writes over may be dirty, and is superseded in the map before the core has what follows.
-//! So who wants everything at the core waits for those that are under way.
+//! It may overwrite dirty data, which is superseded in the map before the new data is on the core.
+//! So draining waits for those in flight.
 
 use crate::append::{Verdict, Wanted};
 use crate::engine::{Engine, TombstoneOutcome};

@@ -1,9 +1,8 @@
-//! How long requests took, by the way they went.
+//! Latency of requests, by path.
 //!
-//! Reading the clock costs a tenth of what answering a request from memory does. So of the requests
-//! that are answered before anybody else has a turn some are timed, and of those that wait for the
-//! core, or for a flush, all. Where a way has both, each that was timed in its turn counts for
-//! those that were not.
+//! Reading the clock costs a tenth of completing a request from memory. So requests that complete
+//! without yielding are sampled, and those that wait for the core, or for a flush, are all timed.
+//! Where a path has both, each sample counts for those that were not timed.
 
 use crate::bypass::Balance;
 use crate::types::{CoreBlock, CorePlace};

@@ -1,4 +1,4 @@
-//! How much happens now: over the last seconds.
+//! Rates over the last seconds.
 
 use headpond_block::Instant;
 

@@ -1,7 +1,7 @@
-//! What a slice asks of its two devices, in bytes: each operation counts for one purpose, when it
-//! is submitted, whether it succeeds or not.
+//! Traffic of a slice on its two devices, in bytes: each operation counts for one purpose, at
+//! submission, whether it succeeds or not.
 //!
-//! What recovery reads and writes before a slice serves does not count.
+//! Recovery before a slice serves does not count.
 
 use super::Counters;
 use headpond_block::{BLOCK_BYTES, RequestKind};
