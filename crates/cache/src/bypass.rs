@@ -1,32 +1,31 @@
-//! Which share of what the cache could serve goes to the core, because that answers sooner.
+//! The share of cacheable requests that bypasses to the core, because it completes them sooner.
 //!
-//! A cache that is one device may be slower, with much in flight, than the array behind it. One
+//! A cache of one device may be slower, at a high queue depth, than the array behind it. One
 //! [`Balance`] for reads and one for writes compare how long both take at the present depth, and
 //! move the share towards the split at which both take as long:
 //!
-//! 1. while all goes to the cache, now and then one request is a probe of the core; where probes
-//!    do not pay they come twice as seldom each time, and sooner again when the cache has become
-//!    slower;
-//! 2. two probes in a row that paid open the way with a small share;
+//! 1. while all goes to the cache, single requests probe the core; after each unsuccessful probe
+//!    the interval doubles, and it shrinks again when the cache becomes slower;
+//! 2. two successful probes in a row start a small share;
 //! 3. after each window the share rises where the cache took longer, and falls where the core did;
-//!    between there is a band in which it stays. Each step is twice the one before it; where the
-//!    direction changes it is half of that, and a quarter where the cache is given more again.
-//!    Below the smallest share all is as before.
+//!    in a band between it stays. Each step is twice the one before it; where the direction changes
+//!    it is half of that, and a quarter where the cache gets more again. Below the smallest share
+//!    the bypass ends.
 //!
-//! A cache that is given a little more than it can do takes everything that is in flight into its
-//! queue, however fast the core is: with steps of a quarter of the share it swung between too much
-//! and too little, and at depth 128 before eight NVMe drives 28 % of what they do was lost.
+//! A slightly overloaded cache takes all requests in flight into its queue, however fast the core
+//! is: with steps of a quarter of the share it swung between too much and too little, and at depth
+//! 128 before eight NVMe drives 28 % of what they do was lost.
 //!
-//! One request of 32 is timed, and goes to the cache whatever the share is: so the cache is never
-//! out of sight. Which of the others go is decided by carrying the remainder along, not by chance.
+//! One request of 32 is timed, and always goes to the cache, so that the cache is always measured.
+//! The others are chosen by carrying the remainder, not at random.
 //!
-//! **Not here**: which requests may go (`paths/around.rs`); clocks: times are handed in.
+//! **Not here**: which requests may bypass (`paths/around.rs`); clocks: times are inputs.
 //!
-//! **Source**: where the split settles, no request would be answered sooner by the other way
-//! (Wardrop's first principle, 1952), as in non-hierarchical caching (Wu et al., *The Storage
-//! Hierarchy is Not a Hierarchy*, FAST '21), which searches for the throughput instead. The steps
-//! are those of RPROP (Riedmiller and Braun, ICNN '93), which goes by signs alone, but for the
-//! smaller one at which the cache is given more.
+//! **Source**: at equilibrium no request would complete sooner on the other device (Wardrop's first
+//! principle, 1952), as in non-hierarchical caching (Wu et al., *The Storage Hierarchy is Not a
+//! Hierarchy*, FAST '21), which searches for the throughput instead. The steps are those of RPROP
+//! (Riedmiller and Braun, ICNN '93), which goes by signs alone, but for the smaller one at which
+//! the cache is given more.
 
 use headpond_block::Instant;
 use schemars::JsonSchema;

@@ -1,23 +1,24 @@
-//! Checkpoints: what a later open needs not read the log for.
+//! Checkpoints: the persisted part of the map that a later open need not replay.
 //!
-//! A clean stop leaves one of all that is mapped. While a slice serves, one of what the core lacks
-//! is taken again and again, so that an unclean open reads that and the log since, and no more:
+//! A clean shutdown writes one of the whole map. While a slice serves, one of the dirty data is
+//! written periodically, so that an unclean open reads only that and the log since:
 //!
 //! 1. A *cut*: the number of the next record, the head, the segments.
 //! 2. Every record before the cut is done.
-//! 3. The map is copied piece by piece to the area that no header refers to, while the log goes on;
-//!    what records after the cut brought is left out, for they are replayed.
-//! 4. All that was formed meanwhile, and the copy, are made stable.
-//! 5. A header names the checkpoint and the cut, and lets the log run on.
+//! 3. The map is copied piece by piece to the area that no header refers to, while the log
+//!    advances; blocks of records after the cut are left out, because they are replayed.
+//! 4. All records formed in the meantime, and the copy, are made stable.
+//! 5. A header names the checkpoint and the cut, and allows the log to advance.
 //!
 //! **Invariants**
 //! - A header is written when its checkpoint is stable, and every record that was formed before the
-//!   copy ended: what the copy no longer found was ended by one of those, or is at the core.
-//! - No segment is opened that the header in force does not let the log reach.
-//! - A header whose writing failed may be on the device all the same: its checkpoint is left alone
-//!   until that very header has been written.
+//!   copy ended: blocks that the copy no longer found were invalidated by one of those, or are on
+//!   the core.
+//! - No segment is opened beyond the limit of the current header.
+//! - A header whose write failed may be on the device all the same: its checkpoint is not
+//!   overwritten until that header has been written.
 //!
-//! **Not here**: reading them (`recover`), what is in them (`log`).
+//! **Not here**: reading them (`recover`), their contents (`log`).
 
 use crate::checksum::Running;
 use crate::engine::{CacheError, Engine};

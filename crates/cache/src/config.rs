@@ -1,4 +1,4 @@
-//! What can be set on a slice, some of it while it runs.
+//! Settings of a slice, some of them changeable while it runs.
 
 use crate::admission::AdmissionConfig;
 use crate::bypass::BypassPolicy;

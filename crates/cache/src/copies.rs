@@ -1,10 +1,9 @@
-//! A cache device that keeps everything several times: which copy is right, the checksums say.
+//! A mirrored cache device: checksums identify the correct copy.
 //!
-//! What comes wrong from the device, or not at all, is read from each of its copies; the first that
-//! is right answers, and the others are given what it has. A device without copies has nothing to
-//! offer here.
+//! Damaged or unreadable data is read from each copy; the first correct one is returned, and the
+//! others are repaired from it. A device without copies has no such repair.
 //!
-//! **Invariant**: a copy is written only over what is not right there, and with what is.
+//! **Invariant**: only damaged data is overwritten, and only with correct data.
 
 use crate::engine::Engine;
 use crate::line_map::Version;

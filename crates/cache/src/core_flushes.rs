@@ -1,10 +1,9 @@
-//! Flushes of a core: one at a time, whoever asks.
+//! Flushes of a core: one at a time.
 //!
-//! Who asks while one is under way, which may not cover what the core has just taken, waits for the
-//! next, with all who ask meanwhile. So a flush that fails is never answered after one that began
-//! beside it has succeeded, and what the core lost by it never counts as flushed. The kernel keeps
-//! the flushes of a block device apart in the same way. Where a caller is dropped while its flush
-//! is under way, the next one begins beside that.
+//! A caller during a flush, which may not cover the latest writes, waits for the next one, together
+//! with all later callers. So a failed flush never completes after a concurrent one that succeeded,
+//! and data that it lost never counts as flushed. The kernel serialises flushes of a block device
+//! in the same way. Where a caller is dropped during its flush, the next one runs concurrently.
 
 use crate::under_way::Failures;
 use headpond_block::sync::Notify;

@@ -1,21 +1,20 @@
-//! Where blocks are dirty, in address order: what the cleaner sweeps over.
+//! The index of dirty blocks in address order, which the cleaner sweeps.
 //!
-//! The address space is cut into regions of a line or more, each with a bit that says that it may
-//! have dirty blocks. The sweep enters one marked region after the other and asks which blocks of
-//! it are dirty. A block that becomes dirty ahead of the sweep is met by it, one behind waits for
-//! the next round, as in an elevator. Noting a block sets a bit. All memory is taken at the start,
-//! or, of an index that mostly stays empty, with its first block.
+//! The address space is split into regions of a line or more, each with a bit that is set if it may
+//! have dirty blocks. The sweep enters one marked region after the other and looks up its dirty
+//! blocks. A block that becomes dirty ahead of the sweep is found by it, one behind waits for the
+//! next round, as in an elevator. Marking a block sets a bit. All memory is allocated at the start,
+//! or, for an index that mostly stays empty, with its first block.
 //!
-//! Behind a cache that is very much smaller than the core a region has too many blocks to ask for
-//! each. There the sweep gathers: it goes through the line map once and keeps the next dirty blocks
-//! in address order, tens of thousands at a time.
+//! With a cache that is very much smaller than the core a region has too many blocks to look up
+//! each. There the sweep gathers: it scans the line map once and collects the next dirty blocks in
+//! address order, tens of thousands at a time.
 //!
 //! **Invariants**
-//! - Every dirty block that is not on its way to the core is in a marked region, or is still to be
-//!   named of those that were entered. Blocks are named that are not dirty any more; the taker asks
-//!   the line map.
-//! - Blocks that owe parity since an unclean stop are in an index of their own, so that they can be
-//!   cleaned first.
+//! - Every dirty block that is not being written to the core is in a marked region, or is queued
+//!   from an entered one. Queued blocks may be clean by now; the caller checks the line map.
+//! - Blocks with suspect parity after an unclean shutdown are in an index of their own, so that
+//!   they can be cleaned first.
 //!
 //! **Source**: address-ordered destage as in STOW (ATC '09) and WOW (FAST '05).
 

@@ -1,4 +1,4 @@
-//! Why a cache cannot be made, opened, changed or stopped.
+//! Why a cache cannot be created, opened, changed or stopped.
 
 use crate::format::FormatError;
 use crate::stats::Sampled;

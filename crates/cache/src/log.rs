@@ -1,15 +1,15 @@
-//! The log of a slice in memory: forms records, maps their blocks, keeps account of what is stable.
+//! The log of a slice in memory: forms records, maps their blocks, and tracks what is stable.
 //!
 //! Lifecycle of a record: 1. [`Log::form`] takes places at the head, maps the blocks as pending and
-//! answers the device write; 2. the caller carries the write out; 3. [`Log::complete`] publishes
-//! the blocks, or takes them back.
+//! returns the device write; 2. the caller executes the write; 3. [`Log::complete`] publishes the
+//! blocks, or reverts them.
 //!
 //! **Invariants**
 //! - The order in which records are formed is the order of versions, in memory and at replay.
-//! - The flush mark never passes a record that is on its way, or that failed and is not yet void.
-//! - Clients never take the last segments: tombstones and reclaim can always go on.
+//! - The flush mark never passes a record that is in flight, or that failed and is not yet void.
+//! - Clients never take the last segments: tombstones and reclaim can always proceed.
 //!
-//! **Not here**: I/O, waiting, who is served next.
+//! **Not here**: I/O, waiting, scheduling.
 
 mod age;
 mod checksummed;

@@ -1,10 +1,10 @@
-//! From the bytes of a slice to its log, after any stop.
+//! Recovery: reads the log of a slice after a clean or unclean shutdown.
 //!
-//! 1. The newer valid header, or what it lets believe where the other copy is not valid; 2. unless
-//!    the stop was clean, every record that follows its checkpoint, from as many segments as it
-//!    names; 3. the checkpoint, piece by piece; 4. what that leaves becomes a checkpoint and a
-//!    header of a new epoch, both stable, before the first request is served: what was decided
-//!    about holes and torn blocks is not decided again.
+//! 1. The newer valid header, or the safe part of it where the other copy is invalid; 2. after an
+//!    unclean shutdown every record after its checkpoint, from the segments it names; 3. the
+//!    checkpoint, piece by piece; 4. the result is written as a checkpoint and a header of a new
+//!    epoch, both stable before the first request is served: decisions about holes and torn blocks
+//!    are final.
 
 mod ahead;
 mod mirrored;

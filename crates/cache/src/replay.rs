@@ -1,16 +1,16 @@
-//! From what lies on the device after any stop to what counts: the laws of the log, without I/O.
+//! Replay: which versions are valid after a shutdown, without I/O.
 //!
 //! 1. Take every readable record since the checkpoint, in any order; 2. [`Replay::finish`] decides;
-//! 3. [`Replayed::keeps`] says of each block of the checkpoint whether it still counts. So memory
-//!    is taken for what was written since, and not for what the cache holds.
+//!    3. [`Replayed::keeps`] tests whether a block of the checkpoint is still valid. So memory is
+//!    proportional to the writes since the checkpoint, not to the cached data.
 //!
 //! **Invariants**
-//! - The highest birth of a block wins, then the highest sequence.
-//! - Nothing below the highest tail counts.
-//! - A record in whose place an empty one was put later does not count, though it may be readable:
-//!   its write was answered with an error, and something else came of it.
-//! - What was promised and cannot be read is lost, never replaced by an older version; what was not
-//!   promised and cannot be read never happened.
+//! - The highest first sequence of a block wins, then the highest sequence.
+//! - Nothing below the highest tail is valid.
+//! - A record that was later replaced by an empty one is invalid, even if readable: its write
+//!   failed, and was handled otherwise.
+//! - An unreadable flushed version is lost, never replaced by an older one; an unreadable unflushed
+//!   one is discarded.
 //!
 //! **Not here**: reading the device, the line map.
 

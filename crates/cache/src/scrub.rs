@@ -1,13 +1,12 @@
-//! Scrub: reads all that the cache device holds, and compares it with its checksums.
+//! Scrub: reads all data on the cache device, and verifies its checksums.
 //!
-//! Segment by segment, from the oldest, and neighbouring blocks in one read; where that shows
-//! damage each block alone. A damaged block that the core has as well ends, durably, so that reads
-//! find the core's. One that the core lacks is reported, and answers with errors until it is
-//! written again. Of a device that keeps copies each one is read, and a damaged one given what
-//! another has.
+//! Segment by segment, from the oldest, and neighbouring blocks in one read; after an error each
+//! block alone. A damaged clean block is invalidated durably, so that reads go to the core. A
+//! damaged dirty one is reported, and reads of it fail until it is overwritten. Of a mirrored
+//! device each copy is read, and a damaged one is repaired from another.
 //!
-//! One read is on its way at a time, so requests are hardly held up. What is written meanwhile is
-//! not looked at: it has just been written.
+//! One read is in flight at a time, so requests are hardly delayed. Data written during the scrub
+//! is not read.
 
 use crate::copies::{Copied, read_each};
 use crate::engine::{CacheError, Engine, TombstoneOutcome};

@@ -1,7 +1,7 @@
 //! A slice of a cached volume: one log, one line map, as a block device.
 //!
 //! Lifecycle: 1. [`Slice::open`] recovers and begins an epoch; 2. requests, with the cleaner and
-//! reclaim beside them; 3. [`Slice::stop`] saves the line map, so that the next open replays
+//! reclaim in the background; 3. [`Slice::stop`] saves the line map, so that the next open replays
 //! nothing. A slice that is dropped, or whose executor is, is recovered by the next open.
 //!
 //! **Not here**: which extents belong to the slice (the volume), making the cache (`create`).

@@ -1,4 +1,4 @@
-//! Numbers that must not be mixed up.
+//! Distinct types for numbers.
 
 use headpond_block::{BLOCK_BYTES, ByteRange, SECTOR_BYTES};
 use schemars::JsonSchema;

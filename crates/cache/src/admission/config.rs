@@ -1,4 +1,4 @@
-//! The settings of admission.
+//! Settings of promotion.
 
 use crate::classes::Classes;
 use schemars::JsonSchema;

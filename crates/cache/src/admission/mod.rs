@@ -1,14 +1,13 @@
-//! Who may enter the cache: the one place where that is decided.
+//! Promotion: decides which requests are inserted into the cache.
 //!
-//! A request that may not enter is still served by what the cache has of it; and a write over
-//! blocks that the core lacks goes through the log whatever is said here, because that is the
-//! shorter way that loses nothing. The first of these that says no is the reason that is counted:
-//! its class goes past the cache, it is part of a stream, its blocks were not asked for often
-//! enough.
+//! A request without promotion is still served from cached blocks; and a write over dirty blocks
+//! always goes through the log, the shorter path that loses nothing. The first of these that
+//! refuses is counted as the reason: its class bypasses the cache, it is part of a stream, its
+//! blocks were not requested often enough.
 //!
 //! **Invariants**: pure; memory is bounded when the settings are known.
 //!
-//! **Not here**: finding streams and classes (the volume, before the split); I/O.
+//! **Not here**: recognition of streams and classes (the volume, before the split); I/O.
 
 mod config;
 mod nhit;

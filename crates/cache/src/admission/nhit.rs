@@ -1,12 +1,12 @@
-//! How often blocks outside the cache were asked for.
+//! Request counts of blocks that are not cached.
 //!
-//! A table of fixed size, hashed into sets of eight. Within a set the blocks stand in the order in
-//! which they were asked for last; who comes when all eight are taken displaces the last.
+//! A table of fixed size, hashed into sets of eight. Each set is an LRU list; a block that finds
+//! all eight entries in use displaces the last.
 //!
 //! **Source**: the idea and the size relative to the cache are those of Open CAS's `nhit`, which
 //! keeps its counters in chained buckets in one global order of use; here a block is displaced by
-//! the least recently used of eight. A block that was promoted keeps its count as long as it keeps
-//! its place: evicted and asked for again, it returns at once, where Open CAS counts anew.
+//! the least recently used of eight. A promoted block keeps its count as long as its entry:
+//! requested again after eviction, it is promoted immediately, where Open CAS counts from zero.
 
 use crate::types::CoreBlock;
 

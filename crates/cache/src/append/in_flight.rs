@@ -1,13 +1,12 @@
-//! How many records are under way at once: as many as the device rewards.
+//! Adapts the number of records in flight to the device.
 //!
-//! While records are under way, writes gather for the next one. Few at once are large and need few
-//! descriptors; many use what a device does side by side. Only the device knows which is better, so
-//! now and then half as many and twice as many are tried, in windows between two windows of what
-//! is in force, and what is written per second decides.
+//! While records are in flight, writes gather for the next one. Few concurrent records are large
+//! and need few descriptors; many use the device's parallelism. Which is better depends on the
+//! device, so half and twice the current number are tried from time to time, in windows between two
+//! windows of the current one, and the bytes written per second decide.
 //!
 //! **Invariants**
-//! - Only windows count in which as many records were under way as may be: who has few writes
-//!   learns nothing, and loses nothing.
+//! - Only windows at the full number of records in flight count: a light load changes nothing.
 
 use headpond_block::Instant;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is wrong with a file of classes.
+//! Errors of a file of classes.
 
 use super::{CLASSES_MAX, KERNEL_CONDITIONS};
 use std::fmt;

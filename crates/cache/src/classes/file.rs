@@ -1,11 +1,11 @@
-//! Our own file of classes: TOML, one table a class.
+//! Headpond's own file of classes: TOML, one table a class.
 //!
 //! ```toml
 //! [[class]]
 //! id = 1
 //! name = "metadata"
 //! when = "metadata&done"
-//! priority = 0            # 0 leaves last, 255 first, or "pinned"
+//! priority = 0            # 0 is evicted last, 255 first, or "pinned"
 //! occupancy = 0.25        # of the cache; or pass_through = true
 //! ```
 

@@ -1,16 +1,15 @@
-//! I/O classes: which requests may enter the cache, how much of it they may hold, and which of them
-//! leave it first.
+//! I/O classes: which requests are cached, their share of the cache, and their eviction priority.
 //!
-//! A [`Classes`] is an ordered list of rules. It comes from a file of our own (`file.rs`), from
-//! Open CAS's (`csv.rs`) or from a line (`one_rule.rs`); all end in the same list, and
+//! A [`Classes`] is an ordered list of rules. It is read from Headpond's file (`file.rs`), from
+//! Open CAS's (`csv.rs`) or from a line (`one_rule.rs`), all into the same list, and
 //! [`Classes::classify`] gives each request one class.
 //!
-//! **Invariants**: ids are unique and ascend; class 0 is always there and has no rule.
+//! **Invariants**: ids are unique and ascend; class 0 always exists and has no rule.
 //!
-//! **Not here**: what is done with a class (`admission`), how metadata is recognised (the volume).
+//! **Not here**: the effect of a class (`admission`), recognition of metadata (the volume).
 //!
 //! **Source**: Open CAS Linux, administrator's guide, "IO Classification", and the order of
-//! evaluation of its classifier. `docs/classes.md` says where ours differs.
+//! evaluation of its classifier. `docs/classes.md` lists the differences.
 
 mod condition;
 mod csv;

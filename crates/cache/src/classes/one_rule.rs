@@ -1,4 +1,4 @@
-//! Classes of a single rule, said in one line: `past:request_size:ge:131072`.
+//! Classes of a single rule, in one line: `past:request_size:ge:131072`.
 
 use super::{Class, ClassId, Classes, ConditionError, Occupancy, Priority, Rule, unclassified};
 use std::fmt;
@@ -103,6 +103,6 @@ mod tests {
         assert!(OneRule::parse("/etc/past:metadata").is_none());
         assert!(OneRule::parse("past:request_sise:lt:4096").unwrap().is_err());
         let empty = OneRule::parse("past:").unwrap().unwrap_err().to_string();
-        assert!(empty.starts_with("there is not a condition"), "{empty}");
+        assert!(empty.starts_with("the rule has no condition"), "{empty}");
     }
 }

@@ -1,10 +1,11 @@
 //! `acp`, aggressive cleaning: the chunk of 100 MiB with the most dirty data first, in rounds of
-//! `flush-max-buffers` with `wake-up` between them, whoever else is busy.
+//! `flush-max-buffers` with `wake-up` between them, regardless of client load.
 //!
-//! **Source**: the policy of that name in Open CAS, by its documentation and as probed. Ours
-//! differs inside: chunks without dirty data cost no memory, a chunk's blocks are taken from the
-//! dirty index instead of by looking up each of its lines, and neighbours leave in one write. Which
-//! chunk is next, how many lines make a round and how long the pause is are the same.
+//! **Source**: the policy of that name in Open CAS, by its documentation and as probed. The
+//! implementation differs: chunks without dirty data cost no memory, a chunk's blocks are taken
+//! from the dirty index instead of by looking up each of its lines, and neighbours are written
+//! together. Which chunk is next, how many lines make a round and how long the pause is are the
+//! same.
 
 use super::config::AcpConfig;
 use super::policy::{Choice, DirtyData, Load, Policy, Speed};

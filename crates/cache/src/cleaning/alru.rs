@@ -1,20 +1,19 @@
-//! `alru`, approximately least recently used: what was written longest ago, once it is stale and
-//! nobody has asked for anything for a while.
+//! `alru`, approximately least recently used: cleans the data written longest ago, once it is stale
+//! and the volume is idle.
 //!
-//! 1. Wake up; 2. while the dirty ratio is above its threshold, everything counts as stale and
-//!    nobody as busy, until it is `inertia` below; else nothing happens while requests come; 3. a
-//!    round of up to `flush-max-buffers`, the oldest first; 4. after a round at once the next,
-//!    after one that found nothing the pause.
+//! 1. Wake up; 2. while the dirty ratio is above its threshold, everything counts as stale and the
+//!    volume as idle, until it is `inertia` below; else nothing is cleaned under client load; 3. a
+//!    round of up to `flush-max-buffers`, the oldest first; 4. after a round immediately the next,
+//!    after an empty one the pause.
 //!
 //! **Source**: the policy of that name in Open CAS, by its documentation and as probed. That keeps
-//! a list through all dirty lines with a time in each. Ours needs neither: the cache device is a
-//! log, in which data lies in the order in which it was last written, so the oldest dirty data is
-//! found by walking the log from its tail, and how old it is by knowing where the head was at a few
-//! moments of the past. That is 24 bytes for each second of staleness, whatever the size of the
-//! cache. What can be seen from outside is the same, with these grains: age and activity are
-//! noticed to within a second, or an eighth of the threshold where that is shorter; what reclaim
-//! carries on to the head counts as written then (reclaim runs once round the log, and only over
-//! what has stayed dirty for all that time).
+//! a list through all dirty lines with a time in each. This one needs neither: the cache device is
+//! a log, in which data is in the order of its last write, so the oldest dirty data is found by
+//! walking the log from its tail, and how old it is from past positions of the head. That is 24
+//! bytes for each second of staleness, whatever the size of the cache. The behaviour is the same,
+//! with this granularity: age and activity are known to within a second, or an eighth of the
+//! threshold where that is shorter; data that reclaim copies to the head counts as written then
+//! (reclaim runs once round the log, and copies only what has stayed dirty for all that time).
 
 use super::config::AlruConfig;
 use super::policy::{Age, Choice, DirtyData, Load, Policy, Speed, Walk};

@@ -1,7 +1,6 @@
-//! How much is dirty in each chunk of the core, and which chunk is the dirtiest, without ever
-//! looking through them.
+//! Dirty data per chunk of the core, and the dirtiest chunk without a search.
 //!
-//! Chunks lie in eleven buckets by their share of dirty blocks, 0 %, up to 10 %, up to 20 % and so
+//! Chunks are in eleven buckets by their share of dirty blocks, 0 %, up to 10 %, up to 20 % and so
 //! on; one whose count changes moves to a neighbour of its bucket, to the end of its list where it
 //! has become dirtier and to the front where cleaner. Only chunks with dirty blocks take memory.
 //!

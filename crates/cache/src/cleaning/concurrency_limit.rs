@@ -1,18 +1,17 @@
-//! How many writes the cleaner may have at the core beside readers: as many as let reads take not
-//! much longer than they do without it.
+//! The cleaner's concurrency limit under client reads: as many writes to the core as keep read
+//! latency close to that without cleaning.
 //!
-//! A read that misses stands in the queues of the drives behind what the cleaner has sent there,
-//! and a client waits for it; nobody waits for the cleaner while there is room. What reads take
-//! without it has to be known: it is looked at whenever the cleaner rests, and where it does not
-//! rest, it is told to for a moment, now and then.
+//! A read miss waits in the drives' queues for the cleaner's writes, and a client waits for it; no
+//! request waits for the cleaner while there is space. Read latency without cleaning is measured
+//! whenever the cleaner pauses; where it does not, it is paused briefly from time to time.
 //!
-//! 1. Reads that met no write of the cleaner say what is usual; 2. from the others the next change
-//!    follows: the limit is what it was, times what is aimed at, by what was found; 3. where too
-//!    much is dirty, and while nobody reads, there is no limit.
+//! 1. Reads without concurrent cleaning give the base latency; 2. the others adjust the limit:
+//!    times the target latency, divided by the measured one; 3. where too much is dirty, and
+//!    without reads, there is no limit.
 //!
 //! **Source**: the limit by the ratio of two latencies is TCP Vegas's idea (Brakmo and Peterson,
-//! 1995), the moment of rest BBR's (Cardwell et al., 2016), which lowers its window every ten
-//! seconds to see the round trip without its own queue.
+//! 1995), the pause BBR's (Cardwell et al., 2016), which lowers its window every ten seconds to see
+//! the round trip without its own queue.
 
 use headpond_block::Instant;
 use std::time::Duration;

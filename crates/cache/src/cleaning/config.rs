@@ -1,4 +1,4 @@
-//! The cleaner's settings, as they stand in a description: the field's names, with units.
+//! The cleaner's settings, as in a description: the field's names, with units.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

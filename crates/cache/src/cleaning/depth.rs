@@ -1,12 +1,12 @@
-//! How many writes the core can use at once: no more than it answers within the patience.
+//! The write queue depth of the core: no more than it completes within a target latency.
 //!
 //! Four disks are no faster with a thousand writes queued than with a hundred, but each then takes
 //! seconds, and so does everything that waits for one of them: reclaim, a flush, a reader. Forty
-//! disks want several hundred. Nothing has to be known of the array for that: the time that a write
-//! takes says how long its queue is.
+//! disks need several hundred. The latency of writes measures the queue length, so nothing has to
+//! be known of the array.
 //!
 //! **Source**: Little's law; the step is proportional to the error, as in FAST TCP (Jin, Wei and
-//! Low, INFOCOM '04), which keeps a delay where others provoke losses.
+//! Low, INFOCOM '04), which controls delay instead of provoking losses.
 
 use std::time::Duration;
 

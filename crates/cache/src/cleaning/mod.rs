@@ -1,11 +1,11 @@
-//! What the cleaner does next, and how hard: one policy in each file, behind one trait.
+//! Cleaning policies: one in each file, behind one trait.
 //!
-//! A policy is asked, with the time as an input, how many writes to the core may be under way and
-//! which dirty blocks come next. It neither waits nor does I/O; `cleaner` does both.
+//! A policy decides, with the time as an input, how many writes to the core may be in flight and
+//! which dirty blocks are next. It neither waits nor does I/O; `cleaner` does both.
 //!
 //! **Invariants**, whatever the policy
-//! - Blocks that owe parity since an unclean stop go first (`pace`).
-//! - While somebody wants everything cleaned, it is cleaned in address order at full speed.
+//! - Blocks with suspect parity go first (`pace`).
+//! - A flush of all dirty data runs in address order at full speed.
 //!
 //! **Not here**: I/O (`cleaner`), the dirty blocks themselves (`dirty_index`, `log/age`).
 

@@ -1,4 +1,4 @@
-//! `nop`: nothing is cleaned unasked, as long as the mode makes dirty data.
+//! `nop`: nothing is cleaned without a command, as long as the mode is write-back.
 
 use super::policy::{Choice, DirtyData, Load, Policy, Speed};
 

@@ -1,13 +1,13 @@
-//! `ordered`: by flush epoch, so that the core is always a consistent past.
+//! `ordered`: by flush epoch, so that the core is always consistent at a point in time.
 //!
-//! What was written before a promise goes to the core before what was written after it, and the
-//! core is flushed in between; within an epoch the order is that of the addresses. How fast is as
-//! with `stripe`. The price: a flush of the core for each flush of the clients that left something
-//! dirty, and writes of versions that have been superseded since.
+//! Writes before a flush go to the core before those after it, and the core is flushed in between;
+//! within an epoch they are in address order. The rate is that of `stripe`. The price: a flush of
+//! the core for each client flush with dirty data, and writes of versions that have been superseded
+//! since.
 //!
 //! **Source**: Koller et al., "Write Policies for Host-side Flash Caches" (FAST '13), for a
-//! write-back that keeps the core consistent; epochs that end with a promise, and addresses within
-//! them, are ours.
+//! write-back that keeps the core consistent; epochs that end with a flush, and address order
+//! within them, are original.
 
 use super::config::CleaningConfig;
 use super::policy::{Choice, DirtyData, Load, Policy, Speed};

@@ -1,5 +1,5 @@
-//! How hard the cleaner works, whatever the policy says: for those who want everything cleaned, and
-//! for blocks that owe parity since an unclean stop.
+//! The cleaning rate where the policy does not apply: for a flush of all dirty data, and for blocks
+//! with suspect parity after an unclean shutdown.
 
 use super::policy::Speed;
 

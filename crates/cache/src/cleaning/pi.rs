@@ -1,10 +1,9 @@
-//! A controller with a proportional and an integral part: how hard to clean so that the dirty ratio
-//! comes to where it is wanted, and stays there.
+//! A PI controller that holds the dirty ratio at its target.
 //!
 //! **Source**: bcache's write-back rate controller (Kp 1/40, Ki 1/10000: the integral part weighs
-//! as much as the proportional one after 250 s). That one steers the rate of writes; ours steers
-//! how many are under way, and the array itself says how fast they end: nothing has to be known of
-//! its speed. The proportional part is scaled so that the share is 1 at `high`.
+//! as much as the proportional one after 250 s). That one controls the rate of writes; this one
+//! controls how many are in flight, and the array determines how fast they complete: its speed need
+//! not be known. The proportional part is scaled so that the share is 1 at `high`.
 
 use headpond_block::Instant;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a policy is asked, and what it sees.
+//! The interface of a policy: its inputs and decisions.
 
 use crate::types::{BlockRun, CoreBlock, Sequence};
 use headpond_block::Instant;

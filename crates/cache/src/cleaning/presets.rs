@@ -1,4 +1,4 @@
-//! Settings by name, as published measurements were made with them.
+//! Named presets, as used in published measurements.
 
 use super::config::{AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy};
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Reads the cleaner's settings: one word, the policy, or a table of which any part
-//! may be left out. What is out of its range is refused here, wherever it comes from.
+//! Reads the cleaner's settings: one word, the policy, or a table with optional parts. Values out
+//! of range are refused here, from any source.
 
 use super::config::{CleaningConfig, CleaningPolicy};
 use serde::de::value::MapAccessDeserializer;

@@ -1,5 +1,5 @@
-//! Cleaning in rounds, as `alru` and `acp` do: some blocks are chosen and written side by side, and
-//! when the last of them is done, and the pause is over, comes the next round.
+//! Cleaning in rounds, as `alru` and `acp` do: some blocks are chosen and written concurrently; the
+//! next round follows after the last of them and the pause.
 
 use super::policy::{Choice, Load, Speed};
 use crate::types::CoreBlock;

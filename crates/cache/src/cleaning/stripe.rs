@@ -1,16 +1,16 @@
-//! `stripe`: in address order, whole stripes where they can be had, at a steady pace.
+//! `stripe`: in address order, full stripes where possible, at a steady rate.
 //!
-//! Below `low` nothing is cleaned while requests come: what is overwritten soon need not go to the
-//! core twice. Between `low` and `high` a controller holds the ratio at `target`. From `high` on,
-//! and for writes that wait, it is as many writes as the core can use; so it is where nobody asks
-//! for anything, with a quarter of them: who comes then waits for no more.
+//! Below `low` nothing is cleaned under client load: data that is overwritten early is not written
+//! to the core twice. Between `low` and `high` a controller holds the ratio at `target`. From
+//! `high` on, and for waiting writes, the cleaner uses the core's full write queue depth; when
+//! idle, a quarter of it, which bounds the delay of a new request.
 //!
-//! Where address distance costs the core nothing, and dirt is so scattered that the order of the
-//! addresses makes no longer writes, the oldest go first: what is overwritten soon is young, and
-//! reclaim then finds little in the oldest segments that it has to copy.
+//! Where address distance costs the core nothing, and dirty blocks are so fragmented that address
+//! order does not make writes longer, the oldest go first: data that is overwritten early is young,
+//! and reclaim then has little to copy from the oldest segments.
 //!
 //! **Source**: STOW (ATC '09) and WOW (FAST '05) for the order and whole stripes, bcache for the
-//! controller (`pi`). Completing stripes and gaps from clean blocks that are cached is ours.
+//! controller (`pi`). Completing stripes and gaps from cached clean blocks is original.
 
 use super::config::{CleaningConfig, StripeConfig};
 use super::pi::Controller;

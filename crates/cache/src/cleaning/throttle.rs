@@ -1,17 +1,17 @@
-//! How fast new dirt is let in while as much is dirty as may be: as fast as it goes, and evenly.
+//! The write throttle at the dirty limit: as fast as the cleaner frees space, and evenly.
 //!
-//! What the cleaner does becomes room in bursts: the array answers in batches, and stands still
-//! while it flushes. Whoever lets writers take each burst as it comes hands the bursts on to them:
-//! thousands of writes in one moment, then none for a second. So the room is given out by the
-//! clock: as fast as it came of late, and a little faster or more slowly where there is more or
-//! less of it than that. What is left so is the store that evens out the bursts. Where a store of
-//! that length has no place, what there is is given out within that time.
+//! The cleaner frees space in bursts: the array completes writes in batches, and stalls while it
+//! flushes. Passing these bursts on to writers would mean thousands of writes at the same time,
+//! then none for a second. So space is granted by the clock: at the recent rate of freeing, and a
+//! little faster or slower where more or less than the target is free. The remaining space is the
+//! buffer that evens out the bursts. Where there is no space for a buffer of that length, the free
+//! space is granted within that time.
 //!
-//! It begins when a write is first refused, and ends when there is plenty again.
+//! It begins with the first delayed write, and ends when enough space is free again.
 //!
-//! **Source**: a low-pass filter of first order, with a proportional controller of the store behind
-//! it. ZFS delays writers by how full the dirty data is, from 60 % on, for the same reason; this
-//! one lets bursts fill the cache at full speed.
+//! **Source**: a low-pass filter of first order, with a proportional controller of the buffer. ZFS
+//! delays writers by how full the dirty data is, from 60 % on, for the same reason; this one lets
+//! bursts fill the cache at full speed.
 
 use headpond_block::Instant;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Policies beside naive ones that do the same with lists and without thrift.
+//! Tests of policies against naive reference models.
 
 use super::config::{AcpConfig, AlruConfig};
 use super::policy::{Age, Choice, Chunk, DirtyData, Load, Policy, Walk};

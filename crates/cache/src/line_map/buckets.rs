@@ -1,6 +1,6 @@
 //! The heads of the line map's buckets, in which the extents of a line are found.
 //!
-//! **Not here**: the chains behind them.
+//! **Not here**: the chains.
 
 use super::extents::NONE;
 use crate::types::number_bits;

@@ -1,15 +1,14 @@
 //! Which class each block is of, a byte for each place, for which class each line is resident, a
-//! byte for each extent, and what the classes hold.
+//! byte for each extent, and the occupancy of the classes.
 //!
-//! A place takes its class when a request's blocks are mapped there, and gives it to the copy that
-//! reclaim makes. A line that is resident is so for the class that last asked for any of it. What
-//! is not told a class is of none that is known: its figures are what the others leave of the
-//! map's.
+//! A place gets its class when a request's blocks are mapped there, and passes it to the copy that
+//! reclaim makes. A line is resident for the class of its last request. Blocks without a class are
+//! not counted: their figures are the map's minus those of the classes.
 //!
 //! **Invariants**
-//! - What is free has no class, nor has an extent that is no bearer.
+//! - Free places have no class, nor has an extent that is no bearer.
 //!
-//! **Not here**: who may hold how much (`eviction`).
+//! **Not here**: limits of occupancy (`eviction`).
 
 use super::span::Span;
 use super::{Counts, LineMap, Tag};

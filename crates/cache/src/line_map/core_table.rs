@@ -1,5 +1,5 @@
-//! What the blocks of each core are, where several lie behind one cache: told by address, so that
-//! nothing has to be known of who brought a block in.
+//! Block counts of each core, where one cache has several: derived from addresses, so that the
+//! source of a block need not be stored.
 
 use super::{Counts, LineMap, Tag};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};

@@ -1,21 +1,21 @@
-//! The memory of the line map: extents, how they are found by line and by place, and the places'
-//! own bytes.
+//! The memory of the line map: extents, their look-up by line and by place, and a state byte per
+//! place.
 //!
-//! An extent is a run of neighbouring blocks of one core line that lie in a row in the log: those
-//! of one request, or each in a record of its own, with a short descriptor in between; what reclaim
-//! and recovery bring may have holes. The log is cut into *windows* as long as a line, and there is
-//! one extent for each window: the first one that starts in it. Others that start there come from a
-//! pool, which is as large as it was made. With lines of one block a window has one place, an
-//! extent one block, and there is no pool: then the place's byte stands in the extent itself. The
-//! mark of a line that is resident stands in one of its extents, its *bearer*.
+//! An extent is a run of neighbouring blocks of one core line that are contiguous in the log: those
+//! of one request, or each in a record of its own, with a short descriptor in between; those of
+//! reclaim and recovery may have holes. The log is cut into *windows* as long as a line, and there
+//! is one extent for each window: the first one that starts in it. Others that start there come
+//! from a pool, which is as large as it was made. With lines of one block a window has one place,
+//! an extent one block, and there is no pool: then the state byte is in the extent itself. The mark
+//! of a resident line is in one of its extents, its *bearer*.
 //!
 //! **Invariants**
-//! - An extent lies within one line and one segment, and has a mapped place.
+//! - An extent is within one line and one segment, and has a mapped place.
 //! - Extents are in the bucket of their line, newest first, and its head has the mark of each.
 //! - Where an extent covers a place, no other one does.
 //! - A line has at most one bearer.
 //!
-//! **Not here**: what the states of places mean for each other.
+//! **Not here**: transitions between the states of places.
 
 #[cfg(test)]
 mod check_tests;

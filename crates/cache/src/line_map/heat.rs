@@ -1,13 +1,12 @@
-//! The heat of lines: what the map keeps for the policy of eviction.
+//! Residency marks and hit counts of lines, for the eviction policy.
 //!
-//! A line that is resident has its mark in one of its extents, the bearer. What is published takes
-//! the mark over: the newest extent is where everybody looks first. When nothing of the bearer is
-//! published any more, it hands the mark on to another extent of the line, or the line is resident
-//! no more.
+//! A resident line has its mark in one of its extents, the bearer. A newly published extent takes
+//! the mark over, because look-ups find it first. When nothing of the bearer is published any more,
+//! the mark moves to another extent of the line, or the line is no longer resident.
 //!
 //! **Invariants**
 //! - A line has at most one bearer.
-//! - A bearer has something published.
+//! - A bearer has a published version.
 
 use super::{LineMap, Marks, State, Tag, Version};
 use crate::eviction::{Group, Heat, Held, Residents};

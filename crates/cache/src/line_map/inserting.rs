@@ -1,4 +1,4 @@
-//! Blocks that come into the map, one by one or many in a row.
+//! Insertion of blocks into the map, single or contiguous.
 //!
 //! **Not here**: when they are published.
 

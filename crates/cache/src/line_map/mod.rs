@@ -1,18 +1,17 @@
 //! The line map: where the newest version of each cached block is.
 //!
-//! Whole runs of a line that lie in a row in the log are one extent ([`extents`]); each place of
-//! the log has a byte for the state of the block that is there. So the map from block to place and
-//! the one from place to block are the same memory: with lines of one block 11 to 12 bytes for
-//! each 4 KiB of the log, with lines of 64 KiB 1.7 to 1.8 and what the pool for scattered lines
-//! takes. Checksums lie apart.
+//! Runs of a line that are contiguous in the log are one extent ([`extents`]); each place of the
+//! log has a byte for the state of its block. So the map from block to place and the one from place
+//! to block share their memory: with lines of one block 11 to 12 bytes for each 4 KiB of the log,
+//! with lines of 64 KiB 1.7 to 1.8 plus the pool for fragmented lines. Checksums are separate.
 //!
-//! Lifecycle of a version: 1. pending, from the moment its record is formed, ahead of the older
-//! versions of its block; 2. published when the record is written, which frees the older versions,
-//! or failed; 3. dirty, written (the core has it), clean (the core has flushed); 4. free, when
+//! Lifecycle of a version: 1. pending, from the forming of its record, ahead of the older versions
+//! of its block; 2. published when the record is written, which frees the older versions, or
+//! failed; 3. dirty, written (the core has it), clean (the core has flushed); 4. free, when
 //! superseded, or dropped by reclaim.
 //!
 //! **Invariants**
-//! - The order of versions in a chain is the order in which their records were formed.
+//! - Versions in a chain are in the order in which their records were formed.
 //! - At most one published version of a block is mapped.
 //!
 //! **Not here**: I/O, the order of reclaim, which blocks to clean.

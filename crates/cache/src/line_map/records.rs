@@ -1,6 +1,6 @@
 //! The memory of the extents: a word and a link each, in as few bytes as both need together.
 //!
-//! **Not here**: what the word says.
+//! **Not here**: the meaning of the word.
 
 use crate::types::number_bits;
 use headpond_block::prefetch;

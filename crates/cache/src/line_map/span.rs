@@ -1,6 +1,6 @@
-//! What one extent covers, how it lies in the log, and what goes on behind it.
+//! The blocks of one extent, its position in the log, and its continuation.
 //!
-//! **Not here**: how extents are found, and their memory.
+//! **Not here**: look-up of extents, and their memory.
 
 use super::extents::{EXTENT_BLOCKS_MAX, NONE};
 use crate::types::{BlockRun, SlotIndex};

@@ -1,4 +1,4 @@
-//! What waits for the cleaner: of a run of blocks, or of all.
+//! Blocks waiting for the cleaner: of a run, or of all.
 
 use super::version::Tag;
 use super::{LineMap, Version};

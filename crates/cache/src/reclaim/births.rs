@@ -1,4 +1,4 @@
-//! In which records the blocks of a segment were first written: a copy is as old as its original.
+//! First sequence of each block of a segment: a copy is as old as its original.
 
 use crate::engine::Engine;
 use crate::format::record;

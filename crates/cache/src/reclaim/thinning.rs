@@ -1,15 +1,15 @@
-//! Thinning: ends clean blocks where they lie, where the map has hardly any extents left for lines
-//! in many pieces.
+//! Thinning: invalidates clean blocks in place, where the map has hardly any extents left for
+//! fragmented lines.
 //!
 //! The cleaner works in the order of the core, so that all segments become clean together, and
-//! late: reclaim, which has to copy what is dirty in a segment, would give nothing back until half
-//! of everything has been cleaned. So what has just become clean is ended by tombstones: 1. the
-//! core flush that makes blocks clean notes them; 2. records of tombstones end them; 3. the log is
-//! flushed; 4. they are dropped, and their extents are in the pool again.
+//! late: reclaim, which copies the dirty data of a segment, would free nothing until half of
+//! everything is clean. So freshly cleaned blocks are invalidated by tombstones: 1. the core flush
+//! that makes blocks clean lists them; 2. records of tombstones invalidate them; 3. the log is
+//! flushed; 4. they are dropped, and their extents return to the pool.
 //!
 //! **Invariants**
 //! - A block is dropped when its tombstone is stable: until then it is mapped, so that a write past
-//!   the cache ends it by a tombstone of its own.
+//!   the cache invalidates it with a tombstone of its own.
 
 use crate::engine::Engine;
 use crate::format::record::ENTRY_BYTES_MAX;

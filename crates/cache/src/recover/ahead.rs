@@ -1,6 +1,6 @@
-//! Reading ahead of an open: while it looks at what has come, what comes next is on its way.
+//! Readahead of an open: the next pieces are read while the current one is processed.
 //!
-//! **Invariant**: pieces are answered in the order in which they were begun.
+//! **Invariant**: pieces are returned in the order in which they were started.
 
 use super::Source;
 use super::mirrored::Views;

@@ -1,10 +1,10 @@
-//! Opening a slice on a device of several copies: each of them is looked at.
+//! Opens a slice on a mirrored device: each copy is read.
 //!
-//! After an unclean stop the copies may differ where the log was being written, and either may have
-//! rotted. A record counts where any copy has it, as it would on a device that has that copy alone;
-//! of several in one place the newest does, for a copy may lack a whole lap of the log. What the
-//! others lack of those that count is written anew once the slice can be opened: a refusal leaves
-//! all copies as they were. So afterwards all copies tell the same, whoever is asked.
+//! After an unclean shutdown the copies may differ where the log was being written, and each may
+//! have bit rot. A record is valid if any copy has it, as it would be on that copy alone; of
+//! several in one place the newest is, because a copy may lack a whole lap of the log. Valid
+//! records are written to the copies that lack them once the slice can be opened: a refusal leaves
+//! all copies unchanged. So afterwards all copies are the same.
 
 use super::Source;
 use crate::checksum::Running;

@@ -1,4 +1,4 @@
-//! How far an open has come, for whoever waits for it.
+//! Progress of an open.
 
 use super::Source;
 use crate::format::slice_header::SliceHeader;

@@ -1,11 +1,11 @@
-//! From a checkpoint, and what replay found beside it, to the log in memory.
+//! Restores the log in memory from a checkpoint and the replayed records.
 //!
-//! The checkpoint is read twice: first it is compared with its checksum, checked, and counted, so
-//! that the map can be made as large as it must be; then its blocks are mapped. It is never in
-//! memory as a whole. What replay found is woven in, for both in the order of the log.
+//! The checkpoint is read twice: first it is compared with its checksum, checked, and counted, to
+//! size the map; then its blocks are mapped. It is never in memory as a whole. Replayed blocks are
+//! merged in, because both are in the order of the log.
 //!
 //! **Invariants**
-//! - What the device says is refused where it makes no sense, never asserted.
+//! - Invalid data from the device is refused, never asserted.
 
 use super::ahead::CheckpointReader;
 use super::{Found, Source};

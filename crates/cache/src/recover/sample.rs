@@ -1,13 +1,13 @@
-//! Whether the core still holds what the cache knows of it.
+//! Samples the core, to detect changes behind the cache.
 //!
-//! A program that writes to a member while the volume is stopped, or an older image that is put
-//! back, changes neither generation nor labels. So a start after a clean stop reads a few blocks
-//! from the core that clients wrote and that are clean here, spread over the log, and compares them
-//! with the checksums that the cache has of them anyway. Where a hundredth of the core was changed,
-//! every second start finds one of them; where a twentieth was, all but one in twenty-six.
+//! A program that writes to a member while the volume is stopped, or a restored older image,
+//! changes neither generation nor labels. So a start after a clean shutdown reads a few clean
+//! blocks that clients wrote from the core, spread over the log, and compares them with their
+//! checksums in the cache. A change of 1 % of the core is found by every second start; one of 5 %
+//! by all but one in twenty-six.
 //!
-//! One block alone may have rotted, which a scrub of the array finds out; no rot comes to two of so
-//! few. After an unclean stop nobody knows which blocks are clean, and nothing is compared.
+//! A single differing block may be bit rot, which a scrub of the array finds; two of so few are
+//! not. After an unclean shutdown clean blocks are unknown, and nothing is compared.
 
 use super::Source;
 use crate::checksum::crc32c_of_block;

@@ -1,8 +1,7 @@
-//! What records say of the order of the flushes: where epochs ended, how far the core had come, and
-//! which versions were superseded.
+//! The flush order from records: ends of epochs, the core's position, and superseded versions.
 //!
-//! An end too many does no harm, for it only makes two epochs of one. So where records are missing,
-//! one may have been among them, and one is taken to have been.
+//! A superfluous end is harmless: it only splits an epoch. So where records are missing, an end is
+//! assumed among them.
 
 use super::{Candidate, Map};
 use crate::format::order_mark::OrderMark;

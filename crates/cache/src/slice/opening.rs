@@ -1,9 +1,9 @@
-//! Opening a slice: 1. it is read, with all others of its cache; 2. what its blocks showed that
-//! were compared with the core is judged; 3. it begins.
+//! Opens slices: 1. all slices of the cache are read; 2. the comparison of sampled blocks with the
+//! core is evaluated; 3. each slice begins.
 //!
 //! **Invariants**
-//! - No slice begins, and nothing is cleaned, before all of them have been judged. What is written
-//!   before, where copies differ, changes nothing that is read.
+//! - No slice begins, and nothing is cleaned, before all of them have been evaluated. Writes before
+//!   that, where copies differ, do not change what is read.
 
 use super::{Foundation, Slice};
 use crate::admission::Admission;

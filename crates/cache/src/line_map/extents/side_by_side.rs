@@ -1,4 +1,4 @@
-//! Looking for many blocks at once, with lines of one block.
+//! Look-up of many blocks in one pass, with lines of one block.
 
 use super::{Extents, NONE, TAG_SHIFT, Tag};
 use crate::types::BlockRun;
