@@ -1,14 +1,14 @@
-//! Mistakes made on purpose, so that the judge of the simulation can be judged itself.
+//! Injected bugs, which test that the simulation's checker finds them.
 //!
-//! [`defect!`](crate::defect) stands where the engine could go wrong. Builds with debug assertions,
-//! which is what tests are, have these places: there one mistake at a time can be made on a thread.
-//! In a release the macro is `false`, and nothing of it is left.
+//! [`defect!`](crate::defect) marks places where a bug can be injected. Builds with debug
+//! assertions, such as tests, contain them: one bug at a time can be active on a thread. In a
+//! release the macro is `false`, and compiles to nothing.
 //!
-//! **Not here**: who makes them happen (the swarm's own test).
+//! **Not here**: activation (the swarm's own test).
 
 use std::cell::Cell;
 
-/// Whether the engine shall make this mistake here: never, outside the test of the judge.
+/// Whether this bug is active here: never, outside the test of the checker.
 #[macro_export]
 macro_rules! defect {
     ($name:ident) => {
@@ -16,22 +16,22 @@ macro_rules! defect {
     };
 }
 
-/// One mistake.
+/// One injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// Law 1: dirty blocks that reclaim carries on are recorded as if they had been read.
+    /// Law 1: dirty blocks that reclaim copies are recorded as if they had been read.
     ReinsertDirtyAsRead,
-    /// Law 2: a block is clean as soon as the core has answered, before the core's flush.
+    /// Law 2: a block is clean as soon as its core write completes, before the core's flush.
     CleanBeforeCoreFlush,
     /// Law 2: a segment is reused before the copies of its blocks are stable.
     ReuseBeforeCopiesAreStable,
-    /// Law 3: a segment is reused while the log still says that it counts.
+    /// Law 3: a segment is reused while it is still valid in the log.
     ReuseBeforeTailMoves,
     /// Law 4: a write past the cache leaves the mapping of the blocks below it.
     ForgetTombstone,
     /// Law 4: over a dirty block the tombstone comes before the core's flush.
     TombstoneBeforeCoreFlush,
-    /// Law 5: a damaged record that a flush promised counts as one that never happened.
+    /// Law 5: a damaged flushed record is discarded as unflushed.
     IgnorePromises,
     /// Law 5: recovery serves before its epoch is durable.
     ServeBeforeEpochIsDurable,
@@ -39,15 +39,15 @@ pub enum Defect {
     WriteThroughOverDirtyIsNotDirty,
     /// Law 4: a discard of dirty blocks is left to the core, which may keep what is older.
     DiscardDirtyAtCore,
-    /// Law 7: a cache that failed is not disowned.
+    /// Law 7: a failed cache is not invalidated.
     KeepFailedCache,
-    /// Law 8: FLUSH leaves in memory what is dirty there.
+    /// Law 8: FLUSH leaves dirty data in memory.
     FlushIntoMemory,
-    /// Law 9: part of a block is merged with what the block held before another write.
+    /// Law 9: part of a block is merged with the block's contents before another write.
     MergeWithOldBlock,
-    /// Law 9: what was written of a block in part is completed with zeros.
+    /// Law 9: a partial block is completed with zeros.
     CompleteWithZeros,
-    /// Law 9: a checkpoint has what was written of a block in part as the whole.
+    /// Law 9: a checkpoint has a partial block as a whole one.
     SavePartAsWhole,
     /// FLUSH does not flush the cache device.
     SkipLogFlush,
@@ -57,37 +57,37 @@ pub enum Defect {
     SkipChecksum,
     /// A write is acknowledged when its record is formed.
     AcknowledgeEarly,
-    /// What was read from the core is inserted though it was written over meanwhile.
+    /// Data read from the core is inserted though it was overwritten during the read.
     InsertStaleRead,
-    /// A clean stop forgets some of the dirty blocks.
+    /// A clean shutdown loses some dirty blocks.
     ForgetDirtyAtStop,
     /// A header names a checkpoint that is not stable.
     CheckpointBeforeItsBlocks,
-    /// Replay starts where a checkpoint was done, not where it was begun.
+    /// Replay starts at the end of a checkpoint, not at its begin.
     ReplayAfterTheCut,
     /// Replayed blocks are written with their parity patched, not recomputed.
     PatchTornParity,
     /// Stripes are changed without their lock.
     SkipStripeLock,
-    /// A write without a member is acknowledged before the others know that it is out.
+    /// A degraded write is acknowledged before the failure of its member is recorded on the others.
     EvictSilently,
-    /// An event is not sealed, so that an image of a member from before it is not told.
+    /// An event is not sealed, so that an older image of a member is not detected.
     SkipSeal,
-    /// A cache that has lived less long than its members say is taken for the cache.
+    /// A cache with an open count below that of its members is accepted.
     TakeOlderCache,
-    /// Regions are written that no intent map marks.
+    /// Regions are written without a mark in the intent bitmap.
     SkipIntentMark,
     /// Members are written before the stripe journal's record of it is stable.
     SkipJournalFlush,
-    /// A group counts as guarded while writes that passed the journal by may be unstable.
+    /// A group counts as guarded while writes that bypassed the journal may be unstable.
     GuardBeforeFlush,
     /// The array's flush leaves one member out.
     FlushAllButOne,
     /// FUA does not reach the members.
     DropFua,
-    /// The second parity is patched with another strip's coefficient.
+    /// The second parity is updated with another strip's coefficient.
     WrongCoefficient,
-    /// A block that could not be read is not written again.
+    /// An unreadable block is not rewritten.
     SkipRepair,
 }
 
@@ -135,10 +135,10 @@ thread_local! {
     static ACTIVE: Cell<Option<Defect>> = const { Cell::new(None) };
 }
 
-/// From here on this thread's engines make this mistake, or none.
+/// Activates this bug, or none, on this thread.
 ///
 /// # Panics
-/// For a mistake in a build that has no places for them.
+/// For a bug in a build without injection points.
 pub fn activate(defect: Option<Defect>) {
     assert!(cfg!(debug_assertions) || defect.is_none(), "a release makes no mistakes on purpose");
     ACTIVE.set(defect);

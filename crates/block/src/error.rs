@@ -37,11 +37,11 @@ impl From<&str> for DeviceName {
     }
 }
 
-/// The failure of one operation on one device. One word, so that the outcome of a request travels
-/// through any number of layers in a register.
+/// The failure of one operation on one device. One machine word, so that the outcome of a request
+/// is passed through layers in a register.
 ///
-/// After a failed read the caller's buffer holds nothing of use; after a failed write each block of
-/// the range holds the old or the new data, or answers with an error.
+/// After a failed read the contents of the caller's buffer are undefined; after a failed write each
+/// block of the range holds the old or the new data, or is unreadable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", .0.device, .0.cause)]
 pub struct DeviceError(Box<Failure>);
@@ -52,7 +52,7 @@ struct Failure {
     cause: Cause,
 }
 
-/// What happened on the device.
+/// The cause of the failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     #[error("{range} are past its end at {size_bytes}")]
@@ -92,7 +92,7 @@ impl DeviceError {
         &self.0.cause
     }
 
-    /// Whether nothing will come of the device any more.
+    /// Whether the device is gone for good.
     pub fn is_gone(&self) -> bool {
         matches!(self.cause(), Cause::Gone)
     }
@@ -102,7 +102,7 @@ impl DeviceError {
         matches!(self.cause(), Cause::NoSpace)
     }
 
-    /// Whether data is lost there that can be had elsewhere, if at all.
+    /// Whether data on the device is damaged, so that only a redundant copy has it.
     pub fn is_damage(&self) -> bool {
         matches!(self.cause(), Cause::Media { .. } | Cause::Corrupt { .. })
     }
@@ -111,8 +111,7 @@ impl DeviceError {
         matches!(self.cause(), Cause::Unsupported { .. })
     }
 
-    /// Whether the caller asked for what the device never offers, so that the device is not to
-    /// blame.
+    /// Whether the request was invalid or unsupported, so that it is no fault of the device.
     pub fn is_callers_fault(&self) -> bool {
         let is_beside = matches!(self.cause(), Cause::OutOfRange { .. } | Cause::Misaligned { .. });
         is_beside || self.is_unsupported()

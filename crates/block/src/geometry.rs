@@ -1,4 +1,4 @@
-//! What a device tells those above it about itself.
+//! The geometry of a device: size, alignment and durability.
 
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -10,11 +10,11 @@ pub struct Geometry {
     pub size_bytes: u64,
     /// Smallest unit a request may address, in bytes: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// The transfer size the device likes best, in bytes; at least a logical block.
+    /// The optimal transfer size, in bytes; at least a logical block.
     pub preferred_bytes: u32,
-    /// The full stripe below, where there is one: what a cleaner should fill.
+    /// The full stripe below, if any, which a cleaner should fill.
     pub stripe: Option<StripeGeometry>,
-    /// When a write that was acknowledged is safe.
+    /// When an acknowledged write is durable.
     pub stability: Stability,
     /// Whether address distance costs time.
     pub rotational: bool,
@@ -34,9 +34,8 @@ impl Geometry {
     }
 }
 
-/// What a device tells about itself while that may change. What was told before stays there for
-/// whoever still looks at it, so each change takes a little memory: it is for what happens a few
-/// times in the life of a device.
+/// A geometry that may change. Former values stay valid for references to them, so each change
+/// takes a little memory: it is for a few changes per device.
 #[derive(Debug)]
 pub struct ChangingGeometry {
     told: Geometry,
@@ -48,15 +47,15 @@ impl ChangingGeometry {
         Self { told: geometry, then: OnceCell::new() }
     }
 
-    /// As it is now.
+    /// The current value.
     pub fn now(&self) -> &Geometry {
         &self.newest().told
     }
 
-    /// Tells this from now on.
+    /// Sets a new value.
     ///
     /// # Panics
-    /// Where there would be less room than was told before.
+    /// Where the capacity would shrink.
     pub fn change(&self, geometry: Geometry) {
         let newest = self.newest();
         assert!(geometry.size_bytes >= newest.told.size_bytes, "room that was told stays there");
@@ -97,7 +96,7 @@ pub enum Stability {
 }
 
 impl Stability {
-    /// Of two devices that hold parts of one volume: the one that promises less.
+    /// Of two devices that hold parts of one volume: the weaker one.
     pub fn worst(self, other: Self) -> Self {
         self.max(other)
     }

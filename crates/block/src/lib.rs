@@ -1,4 +1,4 @@
-//! The one seam of Headpond: what a block device is, what memory it moves, and what runs it.
+//! The central interface of Headpond: block devices, their memory, and the executor.
 //!
 //! Everything that stores data (files, RAM, drive models, arrays, caches, NBD clients) is a
 //! [`BlockDevice`]; everything that waits runs on one [`Executor`] per thread. The real runtime and
@@ -6,7 +6,7 @@
 //! source runs on both.
 //!
 //! **Invariants**
-//! - A device keeps its own handles to the memory of an operation until it has answered, so that a
+//! - A device holds its own handles to the memory of an operation until it completes, so that a
 //!   dropped [`Submission`] never frees memory that hardware or the kernel still uses.
 //! - A write is durable when a later FLUSH, or its own FUA, has been acknowledged, and not before.
 //! - No clock, thread, file or socket is touched here: only drivers do that.

@@ -1,10 +1,10 @@
-//! Asking for memory before it is needed.
+//! Prefetch of memory.
 
-/// What the processor moves between cache and memory, in bytes.
+/// Cache line of the processor, in bytes.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Has the processor bring `place` near, while it goes on with something else. Nothing else
-/// happens, whatever the address is, and on processors for which we do not know how, not even that.
+/// Prefetches the cache line of `place`. It has no other effect, for any address, and none at all
+/// on unsupported processors.
 #[inline(always)]
 pub fn prefetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! One request to a device: what to do, where, with which memory and under which promises.
+//! One request to a device: operation, range, memory and flags.
 
 use crate::{Buffers, ByteRange, Cause, DeviceError, DeviceName, Geometry};
 
@@ -17,33 +17,33 @@ pub enum RequestKind {
 }
 
 bitflags::bitflags! {
-    /// Promises and hints that change how a request is carried out.
+    /// Guarantees and hints that change how a request is executed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct RequestFlags: u8 {
         /// The write is stable when it is acknowledged.
         const FUA = 1 << 0;
         /// An array recomputes the parity of every touched stripe instead of patching it.
         const RECOMPUTE_PARITY = 1 << 1;
-        /// A mirror or a parity array answers a read from another copy than usual.
+        /// A mirror or a parity array serves a read from another copy than usual.
         const OTHER_COPY = 1 << 2;
         /// WriteZeroes keeps the space allocated.
         const NO_UNMAP = 1 << 3;
         /// A cache lets the request pass to its core: part of a sequential stream.
         const STREAMING = 1 << 4;
-        /// After an unclean stop a log above repeats this write, with its parity recomputed: an
-        /// array need not note it in its own intent log.
+        /// After an unclean shutdown a log above replays this write, with its parity recomputed: an
+        /// array need not mark it in its own intent bitmap.
         const LOGGED = 1 << 5;
     }
 }
 
-/// What the sender knows about a request that may help a policy; never needed for correctness.
+/// Hints of the sender for policies; never needed for correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Hints {
     /// The data is file-system metadata.
     pub metadata: bool,
     /// Requests of one sequential stream carry the same number.
     pub stream: Option<u32>,
-    /// What the layers above take it for; 0 where they say nothing.
+    /// The class set by layers above; 0 without one.
     pub class: u8,
 }
 
@@ -108,7 +108,7 @@ impl Request {
         matches!(self.kind, RequestKind::Write | RequestKind::Discard | RequestKind::WriteZeroes)
     }
 
-    /// What was asked, without the memory: for whoever accounts for it later.
+    /// The request without its memory, for statistics.
     pub fn without_data(&self) -> Request {
         Request { buffers: Buffers::new(), ..*self }
     }
@@ -117,7 +117,7 @@ impl Request {
     /// sub-slice of the same memory.
     ///
     /// # Panics
-    /// Where `part` lies outside the request's range.
+    /// Where `part` is outside the request's range.
     pub fn part(&self, part: ByteRange, offset: u64) -> Request {
         assert!(self.range.contains(part), "part outside its request");
         let start = usize::try_from(part.start() - self.range.start()).expect("fits memory");

@@ -56,7 +56,7 @@ impl FromStr for Size {
 }
 
 impl fmt::Display for Size {
-    /// The largest unit that divides the size evenly, so that nothing is lost.
+    /// The largest unit that divides the size evenly, so that the text is exact.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match UNITS.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
             Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
@@ -77,7 +77,7 @@ impl From<Size> for String {
     }
 }
 
-/// What a description may hold for a size: a text or a bare number of bytes.
+/// The forms of a size in a description: a text or a number of bytes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum SizeText {

@@ -16,8 +16,7 @@ pub struct Started {
 /// Submits a request.
 ///
 /// # Errors
-/// Not an error: the operation that is still to be awaited, where the device did not answer at
-/// once.
+/// Not an error: the operation in flight, where the device did not complete it immediately.
 #[inline]
 pub fn start(device: &Rc<dyn BlockDevice>, request: Request) -> Result<Outcome, Started> {
     match device.submit(request).now_or() {

@@ -1,4 +1,4 @@
-//! Byte streams between a server and its clients, on whichever runtime.
+//! Byte streams between a server and its clients, on any runtime.
 
 use crate::{Buffer, Buffers};
 use std::future::Future;
@@ -11,40 +11,39 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// One end of a connection. At most one read and one write are in progress at a time.
 pub trait Stream {
-    /// Reads what is there, at least one byte, into the start of `buffer`; 0 at the end of the
-    /// stream.
+    /// Reads available bytes, at least one, into the start of `buffer`; 0 at the end of the stream.
     ///
     /// # Errors
-    /// What the transport says; the stream is then of no further use.
+    /// The transport's error; the stream is then unusable.
     fn read(&self, buffer: Buffer) -> LocalFuture<'_, io::Result<usize>>;
 
     /// Writes all bytes of `buffers`, in order.
     ///
     /// # Errors
-    /// What the transport says; any prefix may have been sent.
+    /// The transport's error; any prefix may have been sent.
     fn write_all(&self, buffers: Buffers) -> LocalFuture<'_, io::Result<()>>;
 
     /// Ends both directions: reads and writes in progress return.
     fn shutdown(&self);
 
-    /// Whether the other end has closed both directions, or the connection is lost: nothing that is
-    /// sent arrives any more. A peer that has only ceased to send still reads.
+    /// Whether the other end has closed both directions, or the connection is lost: sent data no
+    /// longer arrives. A half-closed peer still reads.
     ///
-    /// Asked now and then, by those who have nothing to send; an error of a write tells the same.
+    /// For polling when there is nothing to send; an error of a write implies the same.
     fn is_hung_up(&self) -> bool;
 
     /// The other end, for logs and statistics.
     fn peer(&self) -> String;
 }
 
-/// A place where connections arrive.
+/// Accepts connections.
 pub trait Listener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// What the transport says; the listener may go on after errors of a single connection.
+    /// The transport's error; the listener may continue after errors of a single connection.
     fn accept(&self) -> LocalFuture<'_, io::Result<Rc<dyn Stream>>>;
 
-    /// Where it listens, as a client would write it.
+    /// Its address, as a client would write it.
     fn address(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! Time as the runtime tells it: monotonic, in nanoseconds, real or virtual.
+//! Time of the runtime: monotonic, in nanoseconds, real or virtual.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -19,7 +19,7 @@ impl Instant {
         self.0
     }
 
-    /// Time from `earlier` to this instant; zero where `earlier` lies ahead.
+    /// Time from `earlier` to this instant; zero where `earlier` is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

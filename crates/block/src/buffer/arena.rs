@@ -1,13 +1,12 @@
-//! Memory of a pool, from the system itself.
+//! Memory of a pool, mapped from the system.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::null_mut;
 
 /// Zeroed memory in whole pages, each of which costs nothing before it is first used.
 ///
-/// An allocator would have to zero what it has handed out before, all of it, and simulations open
-/// a volume thousands of times to use a few buffers of its pool. It stays mapped until it is said
-/// that nobody uses it.
+/// An allocator would have to zero all reused memory, and simulations open a volume thousands of
+/// times to use a few buffers of its pool. It stays mapped until it is released.
 pub(super) struct Arena {
     start: *mut u8,
     len: usize,
@@ -15,7 +14,7 @@ pub(super) struct Arena {
 
 impl Arena {
     /// # Panics
-    /// Where memory is not to be had.
+    /// Without memory.
     pub(super) fn new(len: usize) -> Self {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a mapping at an address that the kernel chooses touches no other.
@@ -32,10 +31,10 @@ impl Arena {
         self.len
     }
 
-    /// Gives the memory back.
+    /// Unmaps the memory.
     ///
     /// # Safety
-    /// Nobody uses it any more, and this is called once.
+    /// The memory is no longer used, and this is called once.
     pub(super) unsafe fn unmap(&mut self) {
         // SAFETY: mapped in `new` with this length.
         let unmapped = unsafe { munmap(self.start.cast(), self.len) };

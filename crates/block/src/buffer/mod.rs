@@ -3,13 +3,13 @@
 //!
 //! A [`Buffer`] is a handle to bytes that a device or the kernel may be filling; it is therefore
 //! not a `&[u8]`. Its bytes are copied in and out, or read in place through the two unsafe
-//! accessors, whose callers state why nothing else writes there meanwhile.
+//! accessors, whose callers state why nothing else writes there during that.
 //!
 //! **Invariants**
-//! - Nothing outside this program can write to the memory of a buffer, but for an operation that
-//!   the program itself has submitted. Checksums, parity and copies rely on that. Memory that a
-//!   guest or a client shares is copied into a buffer before anything reads it (decision 0042).
-//! - Memory returns to its pool or the heap when the last handle to any part of it is gone.
+//! - Only this program, and operations that it has submitted, can write to the memory of a buffer.
+//!   Checksums, parity and copies rely on that. Memory that a guest or a client shares is copied
+//!   into a buffer before anything reads it (decision 0042).
+//! - Memory returns to its pool or the heap when the last handle to any part of it is dropped.
 //! - A buffer without payload has a length and no bytes: copying from it yields zeros, copying into
 //!   it does nothing. What-if runs use it, so that a petabyte of writes costs no memory.
 
@@ -86,7 +86,7 @@ impl Buffer {
     /// The part `range` of this buffer, sharing its memory.
     ///
     /// # Panics
-    /// Where the range does not lie within the buffer.
+    /// Where the range is not within the buffer.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffer");
@@ -106,8 +106,7 @@ impl Buffer {
         self.region().arena()
     }
 
-    /// The bytes will be read soon: brings the first ones near, while the processor goes on with
-    /// something else. Once they are read, it fetches those behind them by itself.
+    /// Prefetches the first bytes. Once they are read, the processor prefetches the following ones.
     #[inline]
     pub fn prefetch(&self) {
         let first = (0..self.len.min(PREFETCHED_BYTES)).step_by(LINE_BYTES);
@@ -158,12 +157,12 @@ impl Buffer {
         unsafe { std::ptr::copy(from.start, self.start, from.len) }
     }
 
-    /// Copies all bytes of `from` to the buffer, from byte `at` on, where nobody reads them soon:
-    /// what is not very little goes past the processor's cache. Other threads, and devices, see it
-    /// after [`finish_stores`]. The two may overlap.
+    /// Copies all bytes of `from` to the buffer, from byte `at` on, where they are not read early:
+    /// all but short copies bypass the processor's cache. Other threads, and devices, see it after
+    /// [`finish_stores`]. The two may overlap.
     ///
     /// # Panics
-    /// Where they do not fit behind `at`.
+    /// Where they do not fit after `at`.
     #[inline]
     pub(crate) fn store_at(&self, at: usize, from: &Buffer) {
         assert!(at <= self.len && from.len <= self.len - at, "buffer shorter than what is stored");
@@ -199,7 +198,7 @@ impl Buffer {
     /// The bytes in place; empty where there is no payload.
     ///
     /// # Safety
-    /// Until the slice is gone nothing writes to these bytes: no read operation into them is in
+    /// Until the slice is dropped nothing writes to these bytes: no read operation into them is in
     /// flight, no other handle is written through.
     #[inline]
     pub unsafe fn as_slice(&self) -> &[u8] {
@@ -213,7 +212,7 @@ impl Buffer {
     /// The bytes in place, for writing; empty where there is no payload.
     ///
     /// # Safety
-    /// Until the slice is gone nothing else reads or writes these bytes.
+    /// Until the slice is dropped nothing else reads or writes these bytes.
     #[allow(clippy::mut_from_ref)]
     #[inline]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {

@@ -1,14 +1,14 @@
-//! Copying to memory that nobody reads soon.
+//! Copies with non-temporal stores, to memory that is not read again early.
 //!
-//! An ordinary store fetches the line that it goes to and leaves it in the processor's cache, in
-//! the place of something that is needed. Where the memory is a device, both are for nothing: 1 MiB
-//! took 57 instead of 125 us, and 1 MiB writes over NBD to a RAM device became 1.4 times as fast,
-//! the client's part included. Such stores go on beside whatever comes after them; who waits for
-//! them at once, as it takes for others to see them, has no use of it with less than 64 KiB.
+//! An ordinary store fetches its line and leaves it in the processor's cache, where it evicts
+//! others. Where the memory is a device, both are wasted: 1 MiB took 57 instead of 125 us, and 1
+//! MiB writes over NBD to a RAM device became 1.4 times as fast, the client's part included. Such
+//! stores run concurrently with later instructions; where they are waited for immediately, to make
+//! them visible to others, they do not pay below 64 KiB.
 
 use crate::prefetch::LINE_BYTES;
 
-/// Copies `len` bytes. This thread sees them at once: a processor's loads find its own stores
+/// Copies `len` bytes. This thread sees them immediately: a processor's loads find its own stores
 /// (Intel's manual, volume 3, memory ordering). Others see them after [`finish_stores`].
 ///
 /// # Safety
@@ -53,7 +53,7 @@ pub(crate) fn finish_stores() {
     }
 }
 
-/// A line that is stored whole is on its way at once.
+/// A complete line is written immediately.
 ///
 /// # Safety
 /// As for [`copy_lines`], on a processor with AVX-512.

@@ -1,4 +1,4 @@
-//! Memory set aside at start, in a few sizes.
+//! Memory reserved at start, in a few sizes.
 
 use super::arena::Arena;
 use super::region::Region;
@@ -37,10 +37,11 @@ impl Default for PoolConfig {
     }
 }
 
-/// Aligned buffers from one arena a size, set aside once. Cloning shares the pool.
+/// Aligned buffers from one arena per size, reserved once. Cloning shares the pool.
 ///
 /// A request for more than is left is served from the heap and counted, so that a burst slows down
-/// instead of failing; the limits that bound requests in flight are set above, where they can wait.
+/// instead of failing; the limits of requests in flight belong to the layers above, where requests
+/// can wait.
 #[derive(Clone)]
 pub struct BufferPool(Rc<PoolShared>);
 
@@ -58,7 +59,7 @@ struct Class {
 }
 
 impl BufferPool {
-    /// Sets all arenas aside.
+    /// Reserves all arenas.
     ///
     /// # Panics
     /// Where sizes are not ascending multiples of 4 KiB, or memory is not to be had.
@@ -79,7 +80,7 @@ impl BufferPool {
         Self(shared)
     }
 
-    /// A buffer of `len` bytes. Its contents are whatever its last user left there.
+    /// A buffer of `len` bytes. Its contents are undefined.
     pub fn take(&self, len: usize) -> Buffer {
         self.take_slot(len).unwrap_or_else(|| {
             self.0.overflows.set(self.overflows() + 1);
@@ -87,7 +88,7 @@ impl BufferPool {
         })
     }
 
-    /// The same where there is memory for it: for whoever can wait, or be refused.
+    /// The same, or `None` without memory: for callers that can wait or fail.
     pub fn try_take(&self, len: usize) -> Option<Buffer> {
         self.take_slot(len).or_else(|| {
             let buffer = Region::try_heap(len).map(Buffer::whole)?;
@@ -106,7 +107,7 @@ impl BufferPool {
         Some(if len == whole.len() { whole } else { whole.slice(0..len) })
     }
 
-    /// How often a buffer came from the heap because the pool had none left.
+    /// Buffers allocated from the heap because the pool was empty.
     pub fn overflows(&self) -> u64 {
         self.0.overflows.get()
     }

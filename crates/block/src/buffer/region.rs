@@ -8,10 +8,10 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Contiguous memory with a count of its handles and a way to give it back.
+/// Contiguous memory with a reference count and its release function.
 ///
-/// The count is not atomic, for handles stay on their thread: an atomic operation behind a copy to
-/// a device in memory would wait until all of it has left the processor.
+/// The count is not atomic, because handles stay on their thread: an atomic operation behind a copy
+/// to a device in memory would wait until all of it has left the processor.
 pub(super) struct Region {
     memory: *mut u8,
     len: usize,
@@ -20,7 +20,7 @@ pub(super) struct Region {
 }
 
 enum Owner {
-    /// A slot of a pool. The pool is kept alive by one strong count for each slot that is out.
+    /// A slot of a pool. One strong count for each slot in use keeps the pool alive.
     Pool {
         pool: *const PoolShared,
         slot: u32,
@@ -40,7 +40,7 @@ impl Region {
         Self::in_allocation(allocation.unwrap_or_else(|| handle_alloc_error(layout)), len)
     }
 
-    /// The same where there is memory for it, the reserve aside.
+    /// The same, or `None` without memory; the reserve is not used.
     pub(super) fn try_heap(len: usize) -> Option<NonNull<Region>> {
         memory::try_zeroed(heap_layout(len)).map(|allocation| Self::in_allocation(allocation, len))
     }
@@ -55,7 +55,7 @@ impl Region {
         Self::boxed(std::ptr::dangling_mut(), len, Owner::PayloadFree)
     }
 
-    /// A pool slot at rest: no handle refers to it yet.
+    /// A free pool slot, without handles.
     pub(super) fn slot(
         memory: *mut u8,
         len: usize,
@@ -80,7 +80,7 @@ impl Region {
         self.handles.set(before + 1);
     }
 
-    /// Gives up one handle; the last one returns the memory.
+    /// Drops one handle; the last one releases the memory.
     ///
     /// # Safety
     /// The caller owns one handle and does not use the region through it afterwards.
@@ -148,8 +148,8 @@ impl Region {
     }
 }
 
-/// Room to align by hand: an allocator that is asked for aligned zeros touches every page, one that
-/// is asked for zeros alone leaves a large allocation to be filled by first use.
+/// Extra bytes for alignment here: allocators touch every page of aligned zeroed memory, but leave
+/// a large zeroed allocation without alignment to first use.
 fn heap_layout(len: usize) -> Layout {
     Layout::from_size_align(len + ALIGNMENT_BYTES, 16).expect("length fits the address space")
 }

@@ -1,4 +1,4 @@
-//! Several buffers in a row, as one request's memory.
+//! Several buffers as the memory of one request.
 
 use super::Buffer;
 use smallvec::SmallVec;
@@ -27,7 +27,7 @@ impl Buffers {
         self.len == 0
     }
 
-    /// Whether any part has no payload: then the whole counts as having none.
+    /// Whether any part has no payload: then the whole counts as without.
     #[inline]
     pub fn is_payload_free(&self) -> bool {
         self.parts.iter().any(Buffer::is_payload_free)
@@ -75,7 +75,7 @@ impl Buffers {
     /// The bytes `range` of the whole, sharing the memory.
     ///
     /// # Panics
-    /// Where the range does not lie within.
+    /// Where the range is not within it.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Buffers {
         assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffers");
@@ -111,7 +111,7 @@ impl Buffers {
     /// Copies `from` to the start.
     ///
     /// # Panics
-    /// Where there is less room.
+    /// Where there is less space.
     pub fn copy_from(&self, from: &[u8]) {
         assert!(from.len() <= self.len, "buffers shorter than what is written to them");
         let mut at = 0;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What happens to an operation that a rule matches.
+/// The effect of a rule on a matching operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A medium error; nothing reaches the device.
@@ -19,19 +19,19 @@ pub enum Fault {
     Gone,
     /// No space is left; nothing reaches the device.
     NoSpace,
-    /// The operation is never answered, and never carried out.
+    /// The operation never completes, and is never executed.
     Hang,
-    /// The operation is carried out after this time.
+    /// The operation is executed after this time.
     Delay(Duration),
     /// A read returns with its first byte inverted; a write stores it so.
     Corrupt,
-    /// A write is acknowledged and not carried out; other operations are carried out.
+    /// A write is acknowledged but not executed; other operations are executed.
     Lose,
-    /// The operation is carried out, and answered with a medium error all the same.
+    /// The operation is executed, but completes with a medium error.
     Deny,
 }
 
-/// Which operations a fault befalls.
+/// Which operations a fault affects.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     /// `None`: every kind.
@@ -56,7 +56,7 @@ impl FaultRule {
             && self.range.is_none_or(|range| range.overlaps(request.range))
     }
 
-    /// Whether the request heals what the rule stands for.
+    /// Whether the request repairs the fault of the rule.
     fn is_healed_by(&self, request: &Request) -> bool {
         let is_write = matches!(request.kind, RequestKind::Write | RequestKind::WriteZeroes);
         self.fault == Fault::Latent
@@ -97,7 +97,7 @@ impl FaultControl {
         self.0.borrow_mut().rules.push(rule);
     }
 
-    /// The device is whole again.
+    /// The device is healthy again.
     pub fn clear(&self) {
         let mut state = self.0.borrow_mut();
         state.rules.clear();
@@ -110,7 +110,7 @@ impl FaultControl {
         state.is_gone || !state.rules.is_empty()
     }
 
-    /// Number of operations that a fault befell.
+    /// Operations affected by a fault.
     pub fn struck(&self) -> u64 {
         self.0.borrow().struck
     }

@@ -1,4 +1,4 @@
-//! A device that is watched.
+//! A device with statistics.
 
 use crate::{
     BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Instant, Outcome, Request, RequestFlags,
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 const RECENT_MAX: usize = 64;
 
-/// What one kind of request came to.
+/// Statistics of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProbeCounts {
     pub requests: u64,
     pub bytes: u64,
     pub errors: u64,
-    /// Sum and maximum of the time from submission to answer, in nanoseconds.
+    /// Sum and maximum of the time from submission to completion, in nanoseconds.
     pub nanos_total: u64,
     pub nanos_max: u64,
 }
@@ -39,7 +39,7 @@ pub struct ProbeSnapshot {
     pub busy_nanos: u64,
 }
 
-/// Counts and times the requests to `inner`, and remembers the last few.
+/// Counts and times the requests to `inner`, and stores the last few.
 pub struct ProbeDevice {
     inner: Rc<dyn BlockDevice>,
     runtime: Runtime,
@@ -49,7 +49,7 @@ pub struct ProbeDevice {
 #[derive(Default)]
 struct State {
     seen: ProbeSnapshot,
-    /// When `busy_nanos` was brought up to date.
+    /// When `busy_nanos` was updated.
     counted_until: Instant,
     recent: VecDeque<(RequestKind, ByteRange)>,
 }

@@ -1,4 +1,4 @@
-//! A device held to a rate.
+//! A rate-limited device.
 
 use crate::{
     BlockDevice, DeviceName, Geometry, Instant, Outcome, Request, RequestKind, Runtime, Submission,
@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The most a [`ThrottleDevice`] lets through; `None` leaves a measure unlimited.
+/// The limits of a [`ThrottleDevice`]; `None` is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Limits {
     /// Operations a second, flushes not counted.
@@ -17,7 +17,7 @@ pub struct Limits {
     pub latency: Duration,
 }
 
-/// Passes requests on at a bounded rate, in the order they come, without a burst.
+/// Passes requests on at a bounded rate, in order, without bursts.
 ///
 /// Each operation claims the next free slot of a schedule, so that lateness of the timer does not
 /// add up: over time the rate is exactly the limit.

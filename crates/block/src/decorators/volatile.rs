@@ -1,8 +1,8 @@
-//! A device whose unflushed writes live in this process's memory and die with it.
+//! A device whose unflushed writes are in this process's memory, and lost with it.
 //!
-//! It stands for a drive with a volatile write cache, so that killing the process is a power cut:
-//! what was flushed is below, of the rest some blocks may be (the drive destaged them early, in any
-//! order, cutting a request in the middle), and some are not.
+//! It models a drive with a volatile write cache, so that killing the process is a power cut:
+//! flushed data is below, of the rest some blocks are (destaged early, in any order, also parts of
+//! a request), and some are not.
 //!
 //! **Invariants**
 //! - A block's unflushed version is never written below after a newer one.
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Which part of the unflushed blocks goes below before anybody asks for it.
+/// The part of the unflushed blocks that is destaged without a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leak {
     /// Nothing: a kill loses every unflushed write.
@@ -34,8 +34,8 @@ pub struct VolatileDevice {
     geometry: Geometry,
     leak: Leak,
     state: RefCell<State>,
-    /// Whoever writes below holds the range, or everything for a flush, so that versions of a block
-    /// arrive in order.
+    /// Writes below hold the range, or everything for a flush, so that versions of a block arrive
+    /// in order.
     below: RangeLocks,
 }
 
@@ -129,8 +129,8 @@ impl VolatileDevice {
         self.write_below(offset).await
     }
 
-    /// Writes the newest version of one block, and forgets it unless a newer one has come
-    /// meanwhile.
+    /// Destages the newest version of one block, and drops it unless a newer one was written during
+    /// that.
     async fn write_below(&self, offset: u64) -> Outcome {
         let block = self.state.borrow().unflushed.get(&offset).cloned();
         let Some(block) = block else { return Ok(()) };

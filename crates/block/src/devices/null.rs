@@ -1,9 +1,8 @@
-//! A device that forgets.
+//! A null device.
 
 use crate::{BlockDevice, DeviceName, Geometry, Outcome, Request, RequestKind, Submission};
 
-/// Accepts every write, reads as zeros, completes at once: what a layer costs by itself is measured
-/// above it.
+/// Accepts every write, reads as zeros, completes immediately: to measure the overhead of a layer.
 pub struct NullDevice {
     name: DeviceName,
     geometry: Geometry,

@@ -7,8 +7,7 @@ use crate::{
 };
 use std::cell::Cell;
 
-/// RAM as a device. Pages are taken from the system as they are first written, by a program with
-/// large pages two megabytes at a time.
+/// RAM as a device. Pages are allocated at their first write, with huge pages 2 MiB at a time.
 pub struct RamDevice {
     name: DeviceName,
     geometry: Geometry,
@@ -22,7 +21,7 @@ pub struct RamDevice {
 const STORED_BYTES_MAX: usize = 1 << 20;
 
 impl RamDevice {
-    /// A device of `size_bytes`, a multiple of 512, that reads as zeros and is lost on power.
+    /// A device of `size_bytes`, a multiple of 512, that reads as zeros and is volatile.
     ///
     /// # Panics
     /// Where the size is no multiple of 512, or more than the address space holds.
@@ -31,7 +30,7 @@ impl RamDevice {
         Self::with_geometry(name, Geometry { stability, ..Geometry::of_size(size_bytes) })
     }
 
-    /// A device that claims to be what `geometry` says: for tests and benchmarks.
+    /// A device that reports `geometry`: for tests and benchmarks.
     ///
     /// # Panics
     /// Where the size is no multiple of the logical block.

@@ -1,8 +1,8 @@
-//! The executor: one per thread, the same above real and virtual time.
+//! The executor: one per thread, the same for real and virtual time.
 //!
 //! Lifecycle: 1. a runtime crate makes a [`Driver`]; 2. [`Executor::block_on`] polls what is ready,
 //! fires due timers and parks in the driver until there is more; 3. dropping the executor drops
-//! every task at the await it stands at, which is what a power cut looks like from inside.
+//! every task at its current await, like a power cut.
 //!
 //! **Invariants**
 //! - Tasks stay on their thread; a waker may be used from any thread.
@@ -40,9 +40,9 @@ use waker::{Current, Remote};
 pub enum Wait {
     /// Not at all: submit, collect what is done, return.
     Poll,
-    /// Until something is done or this instant has come.
+    /// Until an operation completes, or until this instant.
     Until(Instant),
-    /// Until something is done.
+    /// Until an operation completes.
     Forever,
 }
 
@@ -53,14 +53,14 @@ pub trait Driver {
     /// Makes progress with I/O and wakes the tasks whose operations are done.
     ///
     /// # Errors
-    /// Where nothing can ever happen again, or the kernel refuses; the executor then stops.
+    /// Where no progress is possible, or the kernel reports an error; the executor then stops.
     fn park(&self, wait: Wait) -> io::Result<()>;
 
     /// Ends a `park` from another thread.
     fn unparker(&self) -> Arc<dyn Fn() + Send + Sync>;
 }
 
-/// In which order tasks that are ready at the same time run.
+/// The order of tasks that are ready at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Fifo,
@@ -68,7 +68,7 @@ pub enum Order {
     Seeded(u64),
 }
 
-/// The executor cannot go on.
+/// The executor cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[error("no progress is possible with {tasks} tasks waiting: {source}")]
 pub struct Stalled {
@@ -81,7 +81,7 @@ pub struct Executor {
     core: Rc<Core>,
 }
 
-/// A handle to the executor, for everything that must wait or run beside its caller.
+/// A handle to the executor, to wait and to spawn tasks.
 #[derive(Clone)]
 pub struct Runtime {
     core: Rc<Core>,
@@ -108,10 +108,10 @@ impl Executor {
         Runtime { core: Rc::clone(&self.core) }
     }
 
-    /// Runs `main` to its end, and the spawned tasks beside it.
+    /// Runs `main` to its end, and spawned tasks concurrently.
     ///
     /// # Errors
-    /// [`Stalled`] where the driver cannot wait any more; `main` is dropped where it stood.
+    /// [`Stalled`] where the driver cannot wait any more; `main` is dropped.
     pub fn block_on<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
         let _current = Current::enter(&self.core.tasks, self.core.remote.executor());
         let mut main = pin!(main);
@@ -141,8 +141,8 @@ impl Drop for Executor {
 }
 
 impl Core {
-    /// Polls every task that is ready now, once; tasks that become ready meanwhile wait for the
-    /// next round, so that I/O is looked at in between.
+    /// Polls every ready task once; tasks that become ready during that wait for the next round, so
+    /// that I/O is polled in between.
     fn run_ready<F: Future>(
         &self,
         mut main: Pin<&mut F>,
@@ -203,7 +203,7 @@ impl Runtime {
         .await;
     }
 
-    /// Runs `future` beside its caller. Dropping the handle lets it run on.
+    /// Spawns `future` as a task. Dropping the handle detaches it.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let (sender, receiver) = oneshot();
         if !self.core.closed.get() {
@@ -212,10 +212,10 @@ impl Runtime {
         JoinHandle { receiver }
     }
 
-    /// Carries `future` as far as it goes at once.
+    /// Polls `future` once, without a task.
     ///
     /// # Errors
-    /// Not an error: what is left of it, running on beside the caller.
+    /// Not an error: the rest of it, running as a task.
     pub fn start<T: 'static>(
         &self,
         future: impl Future<Output = T> + 'static,
@@ -231,11 +231,11 @@ impl Runtime {
         }
     }
 
-    /// The outcome of `future`, where it is there by `at`.
+    /// The outcome of `future`, if it completes by `at`.
     ///
     /// # Errors
-    /// [`Late`] where it is not; the future runs on to its end beside the caller, and keeps what it
-    /// owns until then: that is how a buffer survives a device that answers too late.
+    /// [`Late`] where it does not; the future then runs to its end as a task, and owns its memory
+    /// until then: so a buffer stays valid for a device that completes too late.
     pub async fn deadline<T: 'static>(
         &self,
         at: Instant,
@@ -253,7 +253,7 @@ impl Runtime {
     }
 }
 
-/// The deadline came first.
+/// The deadline passed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no answer by the deadline")]
 pub struct Late;
@@ -266,8 +266,8 @@ pub struct JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = T;
 
-    /// Stays pending for ever where the executor was dropped with the task still in it: then the
-    /// waiter is about to be dropped as well.
+    /// Never completes where the executor was dropped with the task: then the waiter is dropped as
+    /// well.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         match Pin::new(&mut self.receiver).poll(context) {
             Poll::Ready(Some(output)) => Poll::Ready(output),

@@ -1,18 +1,18 @@
-//! Many small works of one kind, most of which need no waiting.
+//! Starts many small futures of one type, most of which complete immediately.
 
 use super::Runtime;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Carries futures as far as they go at once, one after the other in the same memory: those that
-/// wait for nothing cost neither a task nor an allocation.
+/// Polls futures once, one after the other in the same memory: those that complete immediately cost
+/// neither a task nor an allocation.
 pub struct Starter<F> {
     runtime: Runtime,
     memory: Option<Pin<Box<Place<F>>>>,
 }
 
-/// Where a future lies; empty when it has ended.
+/// Memory of a future; empty when it has completed.
 struct Place<F>(Option<F>);
 
 impl Runtime {
@@ -23,8 +23,8 @@ impl Runtime {
 }
 
 impl<F: Future<Output = ()> + 'static> Starter<F> {
-    /// Carries a future as far as it goes at once; what is left of it runs on as a task. It is made
-    /// where it lies, for it may be long.
+    /// Polls a future once; the rest of it runs as a task. It is constructed in place, because it
+    /// may be large.
     pub fn start(&mut self, future: impl FnOnce() -> F) {
         let core = &self.runtime.core;
         if core.closed.get() {

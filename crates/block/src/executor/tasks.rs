@@ -62,7 +62,7 @@ impl Tasks {
         self.ready.borrow_mut().push_back(key);
     }
 
-    /// Marks a task as ready. A key whose task is gone wakes nobody.
+    /// Marks a task as ready. The key of a finished task has no effect.
     pub(super) fn wake(&self, key: TaskKey) {
         if key.is_main() {
             if !self.main_is_ready.replace(true) {
@@ -99,7 +99,7 @@ impl Tasks {
         Some(key)
     }
 
-    /// Polls one task. It is out of its slot meanwhile, so that it may spawn and wake.
+    /// Polls one task. It is out of its slot during that, so that it may spawn and wake.
     pub(super) fn poll(&self, key: TaskKey) {
         let (task, waker) = {
             let mut slots = self.slots.borrow_mut();

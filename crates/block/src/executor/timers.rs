@@ -21,7 +21,7 @@ impl Timers {
         self.waiting.borrow().first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Wakes everyone whose time has come.
+    /// Wakes the tasks whose time has come.
     pub(super) fn fire(&self, now: Instant) {
         while let Some(waker) = self.take_due(now) {
             waker.wake();

@@ -1,4 +1,4 @@
-//! Time that costs nothing: a driver for models and tests.
+//! Virtual time: a driver for models and tests.
 
 use super::{Driver, Wait};
 use crate::Instant;
@@ -7,20 +7,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A clock that stands still while anything can run, and else jumps to the next timer. Where there
-/// is none either, everything waits for ever, and parking fails.
+/// A clock that stops while any task is ready, and else jumps to the next timer. Without a timer
+/// all tasks are deadlocked, and parking fails.
 #[derive(Default)]
 pub struct VirtualClock {
     now: Cell<Instant>,
-    /// How many rounds have gone by at this instant, and how many may.
+    /// Rounds at this instant, and their limit.
     rounds: Cell<u64>,
     rounds_max: Option<u64>,
     unparked: Arc<AtomicBool>,
 }
 
 impl VirtualClock {
-    /// One on which parking fails, too, where so many rounds have gone by at one instant: tasks
-    /// that wake each other for ever.
+    /// A clock on which parking also fails after so many rounds at one instant: a livelock of tasks
+    /// that wake each other.
     pub fn with_rounds_max(rounds_max: u64) -> Self {
         Self { rounds_max: Some(rounds_max), ..Self::default() }
     }

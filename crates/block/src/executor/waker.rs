@@ -15,8 +15,8 @@ const _: () = assert!(usize::BITS == 64, "a task key fills a 64-bit pointer");
 
 /// Which task of which executor: 32 bits executor, 12 bits generation, 20 bits index.
 ///
-/// A generation that has wrapped round may wake a later task in the same slot; a wake-up without
-/// cause is harmless.
+/// A generation that has wrapped round may wake a later task in the same slot; a spurious wake-up
+/// is harmless.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TaskKey(u64);
 

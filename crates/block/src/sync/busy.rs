@@ -1,14 +1,14 @@
-//! Counting what goes on, for whoever waits until nothing does.
+//! A count of operations in progress, to wait until there are none.
 
 use crate::sync::Notify;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many things are under way; handles share one count.
+/// Operations in progress; handles share one count.
 #[derive(Clone, Default)]
 pub struct Busy(Rc<(Cell<u64>, Notify)>);
 
-/// One thing is under way, until this is dropped.
+/// One operation in progress, until this is dropped.
 pub struct BusyGuard(Busy);
 
 impl Busy {

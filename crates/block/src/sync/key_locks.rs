@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// One lock for each number, made when it is wanted. First come, first served; a caller that needs
-/// several takes them in ascending order. Cloning shares the locks.
+/// One lock for each number, created on demand, in FIFO order; a caller that needs several takes
+/// them in ascending order. Cloning shares the locks.
 #[derive(Clone, Default)]
 pub struct KeyLocks(Rc<RefCell<BTreeMap<u64, VecDeque<Rc<Waiter>>>>>);
 

@@ -1,4 +1,4 @@
-//! Waiting for one another on one thread: no atomics, no poisoning, first come first served.
+//! Synchronisation of tasks on one thread: no atomics, no poisoning, FIFO order.
 
 mod busy;
 mod join;

@@ -1,12 +1,12 @@
-//! A condition that somebody else will make true.
+//! Notification of a condition.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Wakes everyone who waits. Waiters look at their condition again and may wait once more:
-/// `while !condition() { notify.wait().await }`.
+/// Wakes all waiters. They check their condition again and may wait once more: `while !condition()
+/// { notify.wait().await }`.
 #[derive(Default)]
 pub struct Notify {
     round: Cell<u64>,

@@ -12,7 +12,7 @@ struct Channel<T> {
     closed: bool,
 }
 
-/// Sends at most once; dropping it tells the receiver that nothing comes.
+/// Sends at most once; dropping it closes the channel.
 pub struct Sender<T>(Rc<RefCell<Channel<T>>>);
 
 /// Yields the value, or `None` where the sender was dropped without sending.

@@ -14,7 +14,7 @@ pub enum Access {
 }
 
 /// Locks on ranges of one device: readers share, writers exclude, overlapping callers are served in
-/// the order they came. Looks at every held range; for thousands use [`super::KeyLocks`].
+/// FIFO order. Scans every held range; for thousands use [`super::KeyLocks`].
 #[derive(Clone, Default)]
 pub struct RangeLocks(Rc<State>);
 
@@ -50,7 +50,7 @@ impl RangeLocks {
         Some(RangeGuard { state: Rc::clone(&self.0), claim })
     }
 
-    /// Whether the lock would be had at once.
+    /// Whether the lock would be granted immediately.
     pub fn is_free(&self, range: ByteRange, access: Access) -> bool {
         let claim = Claim { range, access };
         let waited_for = self.0.queue.borrow().iter().any(|(other, _)| claim.conflicts(other));
@@ -91,7 +91,7 @@ impl State {
         self.grant();
     }
 
-    /// Grants every waiter that conflicts with nobody who holds or has waited longer.
+    /// Grants every waiter that conflicts with no holder and no earlier waiter.
     fn grant(&self) {
         if self.queue.borrow().is_empty() {
             return;

@@ -1,12 +1,11 @@
-//! A limit on what is in flight.
+//! A limit on operations in flight.
 
 use super::waiter::{Granted, Waiter};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Counts permits; whoever asks for more than there are waits behind those who asked before.
-/// Cloning shares the count.
+/// Counts permits; callers wait in FIFO order. Cloning shares the count.
 #[derive(Clone)]
 pub struct Semaphore(Rc<State>);
 
@@ -58,7 +57,7 @@ impl Semaphore {
         Permit { state: Rc::clone(&self.0), count }
     }
 
-    /// Adds permits, for good.
+    /// Adds permits permanently.
     pub fn add(&self, count: u64) {
         self.0.give(count);
     }
@@ -99,8 +98,8 @@ impl Drop for Permit {
     }
 }
 
-/// A place in the queue; when its owner is dropped before the permit is taken, the place is left,
-/// or what was granted is given back.
+/// An entry of the queue; when its owner is dropped before the permit is taken, the entry is
+/// removed, or the permits are returned.
 struct Place<'a> {
     state: &'a State,
     waiter: Rc<Waiter>,

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Granted once by whoever it waits for; wakes the task that waits.
+/// Granted once; wakes the waiting task.
 #[derive(Default)]
 pub(super) struct Waiter {
     granted: Cell<bool>,
