@@ -14,18 +14,18 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Writes are acknowledged when the cache has them.
+    /// Writes are acknowledged when they are in the cache.
     #[default]
     WriteBack,
-    /// Writes are acknowledged when cache and core have them.
+    /// Writes are acknowledged when they are in the cache and on the core.
     WriteThrough,
-    /// Writes go to the core, and to the cache where it has all that they write to.
+    /// Writes go to the core, and update the cache where it has all their blocks.
     WriteAround,
-    /// Writes go to the core, and end what the cache has of them.
+    /// Writes go to the core, and invalidate their blocks in the cache.
     WriteInvalidate,
-    /// As write-back, but what is read is not inserted.
+    /// As write-back, but reads are not inserted.
     WriteOnly,
-    /// The cache is not used, except for what only it has.
+    /// The cache is not used, except for dirty data.
     PassThrough,
 }
 
@@ -51,12 +51,12 @@ impl Mode {
         }
     }
 
-    /// Whether writes leave the cache with what the core lacks.
+    /// Whether writes leave dirty data in the cache.
     pub fn is_write_back(self) -> bool {
         matches!(self, Self::WriteBack | Self::WriteOnly)
     }
 
-    /// Whether what was read from the core goes into the cache.
+    /// Whether read misses are inserted.
     pub fn inserts_reads(self) -> bool {
         !matches!(self, Self::WriteOnly | Self::PassThrough)
     }
@@ -66,7 +66,7 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checksums {
-    /// Everywhere but in memory, which is lost on power and has its own.
+    /// Everywhere except in memory, which is volatile and has ECC of its own.
     #[default]
     Auto,
     /// In memory too: what is written from here on.
@@ -85,14 +85,14 @@ pub struct SliceConfig {
     pub discard: bool,
     pub checksums: Checksums,
     pub bypass: BypassPolicy,
-    /// Most records on their way to the cache device, however many it rewards.
+    /// Most records in flight to the cache device.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
     pub seal_delay: Duration,
-    /// Allows write-back though the cache device is lost on power.
+    /// Allows write-back on a volatile cache device.
     pub allow_volatile: bool,
     /// A checkpoint is taken after so many bytes of log, or eight times as many as the last one
-    /// had, if that is more. 0 = none: an open after an unclean stop reads the whole log.
+    /// had, if that is more. 0 = none: an open after an unclean shutdown reads the whole log.
     pub checkpoint_every_bytes: u64,
 }
 

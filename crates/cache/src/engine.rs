@@ -86,7 +86,7 @@ pub(crate) struct Engine {
     pub busy: Busy,
     /// Reads that were not answered at once; a stop does not wait for them.
     pub reading: Busy,
-    /// How far the scrub is that is under way.
+    /// Progress of a running scrub.
     pub scrubbing: Cell<Option<ScrubProgress>>,
     /// Requests that arrived since the slice was opened.
     pub requests: Cell<u64>,

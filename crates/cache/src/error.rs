@@ -5,7 +5,7 @@ use crate::stats::Sampled;
 use headpond_block::{DeviceError, DeviceName};
 use uuid::Uuid;
 
-/// Why a device cannot be made a cache. Nothing usable was written.
+/// Why a cache cannot be created. Nothing usable was written.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     #[error("{device} is too small for a cache: {found_bytes} bytes, {needed_bytes} are required")]
@@ -90,7 +90,7 @@ pub enum OpenError {
         device: DeviceName,
         sampled: Sampled,
         dirty_blocks: u64,
-        /// Every slice had been stopped in order, not only those that could be compared.
+        /// Every slice had a clean shutdown, not only those that could be compared.
         was_clean: bool,
     },
     #[error(
@@ -104,7 +104,7 @@ pub enum OpenError {
     Device(#[from] DeviceError),
 }
 
-/// Why a setting was refused. The old one holds.
+/// Why a setting was refused. The old value stays.
 #[derive(Debug, thiserror::Error)]
 pub enum ModeError {
     #[error(
@@ -120,7 +120,7 @@ pub enum ModeError {
     NoMemory { needed_bytes: u64 },
 }
 
-/// Why the dirty data is not all at the core. What could not be cleaned stays dirty.
+/// Why some dirty data was not cleaned. It stays dirty.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanError {
     #[error("{blocks} blocks stay dirty: {source}")]

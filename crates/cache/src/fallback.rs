@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many errors are too many.
+/// The error threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, try_from = "Unchecked")]
 pub struct FallbackConfig {
@@ -91,7 +91,7 @@ impl Fallback {
         self.is_in_force
     }
 
-    /// The operator wants the device to be used again.
+    /// Resets the fallback by command.
     pub fn leave(&mut self) {
         *self = Self::default();
     }

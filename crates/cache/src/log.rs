@@ -176,7 +176,7 @@ pub struct Log {
     pub replayed: DirtyIndex,
     /// How much is dirty where, while a policy wants to know.
     pub chunks: Option<Chunks>,
-    /// Where what is dirty goes to the core in the order of the flushes.
+    /// Where dirty data is cleaned in flush order.
     epochs: Option<FlushEpochs>,
     pub ring: Ring,
     pub layout: SliceLayout,

@@ -49,19 +49,19 @@ pub struct Recovery {
     pub records_replayed: u64,
     pub dirty_blocks: u64,
     pub clean_blocks: u64,
-    /// Records and blocks that were not whole, and that nothing had promised.
+    /// Incomplete records and blocks that were never flushed.
     pub never_happened: u64,
-    /// Promised and damaged: reads fail until they are overwritten.
+    /// Flushed but damaged: reads fail until they are overwritten.
     pub lost_blocks: u64,
     /// Those that an earlier open had not found.
     pub newly_lost_blocks: u64,
     /// The last record of the log that was found.
     pub log_end: Sequence,
-    /// Written through when the power failed: their parity is to be recomputed.
+    /// Write-throughs in flight at the power failure: their parity is to be recomputed.
     pub parity_suspects: Vec<BlockRun>,
-    /// After a clean stop: whether the core holds what it should.
+    /// After a clean shutdown: the comparison with the core.
     pub sampled: Sampled,
-    /// It does not, so that what was clean was left out.
+    /// The core differs, so clean data was left out.
     pub dropped_clean: bool,
 }
 

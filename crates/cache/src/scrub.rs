@@ -31,9 +31,9 @@ pub struct ScrubReport {
     pub blocks: u64,
     /// In memory, and without a checksum to compare with.
     pub unchecked_blocks: u64,
-    /// Damaged, and ended: the core has them.
+    /// Damaged clean blocks, invalidated.
     pub dropped_blocks: u64,
-    /// Damaged, and nothing else has them.
+    /// Damaged dirty blocks: lost.
     pub lost: Vec<BlockRun>,
     /// The slice was closed before everything was read.
     pub is_partial: bool,
@@ -70,7 +70,7 @@ impl Engine {
     /// Reads everything that is mapped now.
     ///
     /// # Errors
-    /// Where another scrub is under way, or a damaged block could not be ended.
+    /// Where another scrub is running, or a damaged block could not be invalidated.
     pub(crate) async fn scrub(self: &Rc<Self>) -> Result<ScrubReport, ScrubError> {
         if self.scrubbing.get().is_some() {
             return Err(ScrubError::Busy);

@@ -142,8 +142,8 @@ impl Slice {
         }
     }
 
-    /// Changes the settings. Where the mode becomes one that makes no dirty data, what is dirty
-    /// stays so, is served, and is cleaned in the background (`is_draining` in the statistics).
+    /// Changes the settings. With a change to a mode without dirty data, dirty data stays dirty, is
+    /// served, and is cleaned in the background (`is_draining` in the statistics).
     ///
     /// # Errors
     /// Where the mode changes to one that is not possible; everything stays as it was.
@@ -195,9 +195,9 @@ impl Slice {
         self.engine.config.borrow().clone()
     }
 
-    /// Cleans everything that is dirty at the time of the call, and flushes the core: while clients
-    /// read, only as fast as leaves them their share, unless there is a [`FullRateFlush`]. Progress
-    /// shows in the statistics.
+    /// Cleans everything that is dirty at the time of the call, and flushes the core: under client
+    /// reads at a limited rate, unless there is a [`FullRateFlush`]. Progress shows in the
+    /// statistics.
     ///
     /// # Errors
     /// Where the core fails, or [`Self::end_flushes`] ends it; what could not be cleaned stays
@@ -206,7 +206,7 @@ impl Slice {
         self.engine.clean_all(Drainer::Command).await
     }
 
-    /// Until this is dropped, [`Self::flush_dirty`] goes as fast as it can.
+    /// Until this is dropped, [`Self::flush_dirty`] runs at the full rate.
     pub fn flush_at_full_rate(&self) -> FullRateFlush {
         FullRateFlush::begin(&self.engine)
     }
@@ -220,7 +220,7 @@ impl Slice {
     /// Progress shows in the statistics.
     ///
     /// # Errors
-    /// Where a scrub is under way, or a damaged block could not be ended.
+    /// Where a scrub is running, or a damaged block could not be invalidated.
     pub async fn scrub(&self) -> Result<ScrubReport, ScrubError> {
         self.engine.scrub().await
     }
@@ -262,7 +262,7 @@ impl Slice {
         self.engine.log.borrow().epoch().0
     }
 
-    /// Whether a mode without dirty data is set, and there still is some.
+    /// Whether a mode without dirty data is set, but some is left.
     pub fn is_draining(&self) -> bool {
         self.engine.is_draining()
     }
@@ -314,7 +314,7 @@ impl Slice {
         }
     }
 
-    /// How long requests took.
+    /// Latencies of requests.
     pub fn latencies(&self) -> LatencyStats {
         self.engine.latencies.snapshot()
     }
@@ -353,8 +353,8 @@ impl Slice {
         self.engine.self_check();
     }
 
-    /// Ends service: waits for what is under way, makes everything stable and saves the line map.
-    /// Dirty data stays dirty.
+    /// Stops the slice: waits for operations in flight, makes everything stable and saves the line
+    /// map. Dirty data stays dirty.
     ///
     /// # Errors
     /// Where the devices fail; the next open then recovers as after a power cut.

@@ -1,6 +1,6 @@
 //! Statistics of a slice.
 
-/// Adds up field by field; all of them are to be named.
+/// Adds all fields.
 macro_rules! sums {
     ($name:ident: $($field:ident),+) => {
         impl std::ops::AddAssign for $name {
@@ -29,7 +29,7 @@ use crate::types::CoreBlock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// So many blocks that differ are no rot.
+/// So many differing blocks are no bit rot.
 const CHANGED_MIN: usize = 2;
 
 /// Requests of one direction, each counted once; blocks are 4 KiB.
@@ -43,7 +43,7 @@ pub struct RequestStats {
     pub pass_through: u64,
     pub blocks_hit: u64,
     pub blocks_missed: u64,
-    /// Of the requests, whatever else they count as: answered with an error.
+    /// Failed requests; they also count as hit, miss or past the cache.
     pub failed: u64,
 }
 
@@ -53,7 +53,7 @@ sums!(
 );
 
 impl RequestStats {
-    /// Those that went through the cache, as hit or miss.
+    /// Requests served through the cache, as hit or miss.
     pub fn serviced(&self) -> u64 {
         self.hits + self.partial_hits + self.misses
     }
@@ -65,11 +65,12 @@ impl RequestStats {
 pub enum BypassReason {
     /// The mode sends it to the core.
     Mode,
-    /// As much is dirty as may be, and the cleaner did not make room in time.
+    /// The dirty limit is reached, and the cleaner did not free space in time.
     DirtyLimit,
-    /// The pool for lines in many pieces is used up, and nothing was cleaned or reclaimed in time.
+    /// The extent pool for fragmented lines is used up, and nothing was cleaned or reclaimed in
+    /// time.
     Scattered,
-    /// Larger than a cache of this size takes.
+    /// Too large for a cache of this size.
     TooLarge,
     /// Part of a sequential stream that is longer than the cutoff.
     Sequential,
@@ -79,9 +80,9 @@ pub enum BypassReason {
     Class,
     /// Its class holds its share of the cache, or those of a higher priority hold the rest.
     ClassShare,
-    /// Not asked for often enough.
+    /// Not requested often enough.
     Promotion,
-    /// The core answers sooner than the cache does with as much in flight.
+    /// At this queue depth the core completes requests sooner than the cache.
     Adaptive,
 }
 
@@ -131,7 +132,7 @@ impl BypassReason {
         BypassReason::Adaptive,
     ];
 
-    /// As the statistics name it.
+    /// Its name in the statistics.
     pub fn word(self) -> &'static str {
         match self {
             BypassReason::Mode => "mode",
@@ -175,14 +176,13 @@ sums!(
     promotion, adaptive
 );
 
-/// What the blocks of one class, or of one core, are.
+/// Blocks of one class, or of one core, by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClassUsage {
     pub clean_blocks: u64,
-    /// With what the core has, but has not flushed.
+    /// Including blocks that the core has written, but not flushed.
     pub dirty_blocks: u64,
-    /// Those of all of them that stay when reclaim comes to them, where each line counts whole; not
-    /// known of a core.
+    /// Resident blocks, where each line counts in full; not known of a core.
     pub resident_blocks: u64,
 }
 
@@ -194,7 +194,7 @@ impl ClassUsage {
 
 sums!(ClassUsage: clean_blocks, dirty_blocks, resident_blocks);
 
-/// Requests of one class, each counted once, and what it holds.
+/// Requests of one class, each counted once, and its blocks in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClassStats {
     pub id: ClassId,
@@ -206,7 +206,7 @@ pub struct ClassStats {
     pub errors: ErrorStats,
 }
 
-/// Requests for one of several core devices, each counted once, and what the cache holds of it.
+/// Requests for one of several core devices, each counted once, and its blocks in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CoreStats {
     /// As [`CorePlace`](crate::CorePlace) names it.
@@ -219,16 +219,16 @@ pub struct CoreStats {
     pub errors: ErrorStats,
 }
 
-/// Errors of the devices below, and what they did.
+/// Errors of the devices below, and their effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorStats {
     pub cache_read: u64,
     pub cache_write: u64,
     pub cache_checksum: u64,
     pub cache_discard: u64,
-    /// Blocks that one copy of a mirrored cache did not have as they were written, and another did.
+    /// Blocks that were damaged in one copy of a mirrored cache, and correct in another.
     pub cache_repaired: u64,
-    /// Blocks that requests wanted, that only the cache has, and that it could not give.
+    /// Requested dirty blocks that the cache could not read.
     pub dirty_unreadable: u64,
     pub core_read: u64,
     pub core_write: u64,
@@ -255,26 +255,25 @@ pub struct Counters {
     pub log_bytes: u64,
     pub descriptor_bytes: u64,
     pub reinserted_blocks: u64,
-    /// Evicted ones that were asked for while they were still there, one for each line.
+    /// Evicted lines that were requested while still mapped.
     pub readmitted_blocks: u64,
-    /// Not evicted, but dropped where what the core lacks left no room for them.
+    /// Resident blocks dropped because dirty data left no space for them.
     pub dropped_resident_blocks: u64,
-    /// Writes of parts of blocks that were answered without the rest, and blocks that were
-    /// completed since.
+    /// Partial writes acknowledged without a read of the rest, and blocks completed since.
     pub parts_written: u64,
     pub parts_completed: u64,
-    /// Ended while they were clean, for their extents.
+    /// Clean blocks invalidated to free extents.
     pub thinned_blocks: u64,
     pub inserted_blocks: u64,
-    /// Read from the core for nobody yet.
+    /// Blocks of readahead.
     pub readahead_blocks: u64,
     pub tombstone_blocks: u64,
     pub segments_reclaimed: u64,
-    /// Taken while serving, and what they held.
+    /// Checkpoints while serving, and their size.
     pub checkpoints: u64,
     pub checkpoint_bytes: u64,
     pub cleaned_blocks: u64,
-    /// Clean ones that were written along with them, so that a write was whole.
+    /// Clean blocks written along to fill gaps and stripes.
     pub filled_blocks: u64,
     pub cleaning_writes: u64,
     pub full_stripe_writes: u64,
@@ -286,7 +285,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Requests of all kinds that were counted.
+    /// Requests of all kinds.
     pub fn requests(&self) -> u64 {
         self.read.requests + self.write.requests + self.flushes + self.discards
     }
@@ -307,7 +306,7 @@ impl CoreStats {
 /// Each request is a hit, a partial hit, a miss or past the cache, and past it for one reason.
 ///
 /// # Panics
-/// Where it is not so.
+/// Where it does not hold.
 fn check_requests([read, write]: [RequestStats; 2], bypass: BypassStats) {
     for side in [read, write] {
         let sum = side.serviced() + side.pass_through;
@@ -318,35 +317,35 @@ fn check_requests([read, write]: [RequestStats; 2], bypass: BypassStats) {
     assert_eq!(past, bypass.total(), "each bypass has a reason: {bypass:?}");
 }
 
-/// Memory of a slice in bytes: taken when it is opened, whatever it will hold.
+/// Memory of a slice in bytes: allocated at open, regardless of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStats {
-    /// Where each block is and what its state is, with whole lines in one extent each.
+    /// Position and state of each block, with whole lines in one extent each.
     pub map: u64,
-    /// Where blocks are dirty, and where parity is owed.
+    /// Dirty blocks, and blocks with suspect parity.
     pub dirty_index: u64,
     pub segments: u64,
-    /// One for each 4 KiB, at hand for every read.
+    /// One for each 4 KiB, needed for every read.
     pub checksums: u64,
     /// For lines in more than one piece.
     pub extent_pool: u64,
     /// Extents in the pool, and how many of them are in use.
     pub extents: u64,
     pub extents_used: u64,
-    /// Blocks at the core, which has not flushed them yet, those that reclaim copied on their way
-    /// there, and scattered ones that are about to be ended: lists that grow with them.
+    /// Lists of blocks written to the core but not yet flushed, of those that reclaim copied in the
+    /// meantime, and of fragmented ones about to be invalidated.
     pub written_list: u64,
-    /// What was written in part, until it is whole.
+    /// Partial blocks, until they are complete.
     pub parts: u64,
     /// Counters of promotion.
     pub hit_counts: u64,
-    /// How long requests took.
+    /// Latencies of requests.
     pub latencies: u64,
-    /// The order in which lines leave.
+    /// The eviction order of lines.
     pub eviction_queues: u64,
-    /// Lines that left, for the policy of eviction, and shadow caches.
+    /// Evicted lines (ghosts) of the eviction policy, and shadow caches.
     pub ghosts: u64,
-    /// Which class each block is of, and each line that is resident.
+    /// Classes of blocks and of resident lines.
     pub classes: u64,
 }
 
@@ -360,42 +359,42 @@ impl MemoryStats {
     }
 }
 
-/// How far the core is behind, in flush epochs.
+/// Lag of the core, in flush epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderStats {
-    /// What the core holds is what it would hold after a power cut at some time past. Not so while
-    /// it gets what was dirty when the order began: at a start, or with the policy.
+    /// The core is in a state that a power cut in the past could have left. False while data that
+    /// was dirty when the order began is cleaned: after a start, or a change of policy.
     pub is_consistent: bool,
-    /// That have ended and are not at the core.
+    /// Epochs that have ended and are not on the core.
     pub epochs_waiting: u64,
-    /// Superseded versions that the core gets all the same.
+    /// Superseded versions that are still to be written to the core.
     pub kept_blocks: u64,
 }
 
-/// How far a scrub is, in segments of the log.
+/// Progress of a scrub, in segments of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubProgress {
     pub done: u32,
     pub total: u32,
 }
 
-/// What the comparison of some clean blocks with the core showed, at a start.
+/// Result of the comparison of some clean blocks with the core at a start.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     pub compared: u32,
-    /// Of them, those of which the core holds something else, in order.
+    /// Those that differ on the core, in order.
     pub differing: Vec<CoreBlock>,
 }
 
 impl Sampled {
-    /// Adds what another slice showed.
+    /// Adds the result of another slice.
     pub fn add(&mut self, other: &Self) {
         self.compared += other.compared;
         self.differing.extend(&other.differing);
         self.differing.sort_unstable();
     }
 
-    /// Whether something else wrote to the core, or it lost what it was given.
+    /// Whether the core was written past the cache, or lost written data.
     pub fn is_changed(&self) -> bool {
         self.differing.len() >= CHANGED_MIN
     }
@@ -405,9 +404,9 @@ impl Sampled {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceStats {
     pub counters: Counters,
-    /// How long they have been counting.
+    /// Time since the counters were reset.
     pub counted_ms: u64,
-    /// Requests that have arrived and are not answered.
+    /// Requests in flight.
     pub requests_in_flight: u64,
     /// Blocks cleaned a second, over the last ten.
     pub cleaned_per_s: f64,
@@ -415,11 +414,11 @@ pub struct SliceStats {
     pub classes: Vec<ClassStats>,
     /// Every core, where there are several.
     pub cores: Vec<CoreStats>,
-    /// May be dirty at most.
+    /// The dirty limit.
     pub dirty_bytes_max: u64,
     pub capacity_bytes: u64,
     pub dirty_bytes: u64,
-    /// At the core, which has not flushed it yet.
+    /// Written to the core, but not yet flushed.
     pub written_bytes: u64,
     pub clean_bytes: u64,
     pub dirty_ratio: f64,
@@ -429,27 +428,27 @@ pub struct SliceStats {
     pub segments: u32,
     pub segments_free: u32,
     pub records_in_flight: u32,
-    /// As many as the device rewards.
+    /// Adapted to the device.
     pub records_in_flight_max: u32,
     pub writes_waiting: u64,
     pub cleaning_in_flight: u32,
     pub lost_blocks: u64,
-    /// Only the cache has them, and it could not give them when it was last asked.
+    /// Dirty blocks that were unreadable at the last attempt.
     pub unreadable_blocks: u64,
-    /// Dirty since an unclean stop and not yet cleaned: until they are, the parity of their stripes
-    /// may be torn.
+    /// Dirty since an unclean shutdown and not yet cleaned: until then the parity of their stripes
+    /// is suspect.
     pub replayed_blocks: u64,
-    /// A mode without dirty data is set, and there still is some.
+    /// A mode without dirty data is set, but some is left.
     pub is_draining: bool,
     /// The cache device failed; writes go to the core.
     pub is_failed: bool,
-    /// The device errs so often that it is in pass-through until a command ends that.
+    /// In pass-through after too many errors of the device, until a command ends it.
     pub is_in_fallback: bool,
-    /// How far the scrub is that is under way.
+    /// Progress of a running scrub.
     pub scrubbing: Option<ScrubProgress>,
     pub line_bytes: u64,
     pub eviction: EvictionStats,
-    /// Where what is dirty goes to the core in the order of the flushes.
+    /// Where dirty data is cleaned in flush order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderStats>,
     pub bypass: BypassReport,

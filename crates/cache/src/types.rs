@@ -33,7 +33,7 @@ pub struct SegmentIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(pub u64);
 
-/// Number of a record; rises by one from record to record over the whole life of a slice.
+/// Number of a record; rises by one per record over the whole lifetime of a slice.
 #[derive(
     Clone,
     Copy,
@@ -50,12 +50,12 @@ pub struct Position(pub u64);
 )]
 pub struct Sequence(pub u64);
 
-/// Number of a life of the log: raised by every open.
+/// Open count of the log: raised by every open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 pub struct Epoch(pub u64);
 
-/// How far a log has been promised: every flush that was answered, and every record that was by
-/// itself, ends there or before.
+/// The flushed position of a log: every completed flush, and every FUA record, ends there or
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Promise {
     pub epoch: Epoch,

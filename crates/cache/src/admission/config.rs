@@ -5,25 +5,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// When a sequential stream that is longer than its threshold goes past the cache.
+/// When a sequential stream above its threshold bypasses the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CutoffPolicy {
     Always,
-    /// While the cache is full: while what enters drives something out.
+    /// While the cache is full, so that insertions evict.
     #[default]
     Full,
     Never,
 }
 
-/// When what was asked for enters the cache.
+/// The promotion policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromotionPolicy {
-    /// At once.
+    /// At the first request.
     #[default]
     Always,
-    /// When it was asked for often enough.
+    /// After enough requests.
     Nhit,
 }
 
@@ -34,9 +34,9 @@ pub enum PromotionPolicy {
 #[serde(default, try_from = "Parameters")]
 pub struct Promotion {
     pub policy: PromotionPolicy,
-    /// The request for a block that brings it in, counted from 1.
+    /// The request for a block that promotes it, counted from 1.
     pub insertion_threshold: u32,
-    /// Per cent of the cache that must be in use; below, everything enters.
+    /// Occupancy in per cent below which everything is promoted.
     pub trigger: u32,
 }
 
@@ -77,7 +77,7 @@ impl TryFrom<Parameters> for Promotion {
     }
 }
 
-/// Everything that decides who may enter.
+/// All settings of promotion.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AdmissionConfig {
     pub cutoff: CutoffPolicy,

@@ -95,7 +95,7 @@ impl TryFrom<u8> for ClassId {
 pub enum Priority {
     /// No other class drives its blocks out.
     Pinned,
-    /// 0 leaves last, 255 first.
+    /// 0 is evicted last, 255 first.
     Level(u8),
 }
 

@@ -5,22 +5,21 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What writes dirty data to the core, and in which order.
+/// The cleaning policy: what is written to the core, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleaningPolicy {
-    /// Nothing does, but for an explicit flush of the dirty data, and a mode that makes none: then
-    /// what there is goes. What came back from an unclean stop is cleaned all the same: not for its
-    /// own sake, but for the parity that the stop may have torn.
+    /// Cleans only for an explicit flush of dirty data, and in modes without dirty data. Data
+    /// replayed after an unclean shutdown is cleaned all the same, because its parity is suspect.
     Nop,
-    /// What was written longest ago, when it is stale and nobody asks for anything.
+    /// The data written longest ago, when it is stale and the volume is idle.
     Alru,
-    /// The region with the most dirty data first, all the time.
+    /// The region with the most dirty data first, continuously.
     Acp,
-    /// In address order, by the stripes of the core, at a steady pace.
+    /// In address order, by the stripes of the core, at a steady rate.
     #[default]
     Stripe,
-    /// In the order of the flushes: the core is always a consistent past.
+    /// In flush order: the core is always consistent at a point in time.
     Ordered,
 }
 
@@ -38,8 +37,8 @@ impl CleaningPolicy {
     }
 }
 
-/// Settings of the cleaner: which policy, what all have in common, and the parameters of each,
-/// which are kept while another one is in force.
+/// Settings of the cleaner: the policy, common parameters, and those of each policy, which are kept
+/// while another one is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct CleaningConfig {
@@ -48,7 +47,7 @@ pub struct CleaningConfig {
     pub in_flight_max: u32,
     /// Longest run of blocks in one core write, in bytes; a full stripe may be longer.
     pub write_bytes_max: u32,
-    /// The core is flushed at least this often while there is something to flush.
+    /// The core is flushed at least this often while there are unflushed writes.
     pub core_flush_interval_ms: u32,
     /// How long a write waits for the cleaner before it goes past a full cache.
     pub full_wait_ms: u32,
@@ -61,10 +60,10 @@ pub struct CleaningConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StripeConfig {
-    /// Below this dirty ratio, in per cent of what may be dirty, nothing is cleaned while requests
-    /// come, but what came back from an unclean stop.
+    /// Below this dirty ratio, in per cent of the dirty limit, nothing is cleaned under client
+    /// load, except data replayed after an unclean shutdown.
     pub low_percent: u32,
-    /// The dirty ratio that the pace aims at.
+    /// The target dirty ratio.
     pub target_percent: u32,
     /// From this ratio on the cleaner works at full speed.
     pub high_percent: u32,
@@ -76,15 +75,15 @@ pub struct StripeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlruConfig {
-    /// Pause after a look that found nothing to clean.
+    /// Pause after a round that found nothing to clean.
     pub wake_up_s: u32,
-    /// How long ago data was last written when it may be cleaned.
+    /// Minimum age of data to be cleaned.
     pub staleness_s: u32,
     /// Most blocks of one round, at every line size.
     pub flush_max_buffers: u32,
-    /// How long no request came when cleaning may begin.
+    /// Idle time after which cleaning may begin.
     pub activity_threshold_ms: u32,
-    /// From this dirty ratio on it cleans whatever its age and whoever is busy; 100: never.
+    /// From this dirty ratio on it cleans regardless of age and load; 100: never.
     pub dirty_ratio_threshold_percent: u32,
     /// How far below that ratio it stops again.
     pub dirty_ratio_inertia_mib: u32,
@@ -153,7 +152,7 @@ pub enum ParameterError {
 }
 
 impl CleaningConfig {
-    /// Checks every parameter, those of policies that are not in force too.
+    /// Checks every parameter, also those of inactive policies.
     ///
     /// # Errors
     /// The first one that is out of its range.

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
-/// How much an open has read of what it will. What it found is written after that, in less time.
+/// Progress of an open's reads. The writes after that take less time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadProgress {
-    /// Segments of the log; after a clean stop there are none to read.
+    /// Segments of the log; none after a clean shutdown.
     pub segments_read: u32,
     pub segments: u32,
     /// Of the log, and of the checkpoint, which is read twice.
@@ -17,7 +17,7 @@ pub struct LoadProgress {
     pub bytes: u64,
 }
 
-/// Is told again and again.
+/// Receives progress repeatedly.
 pub(crate) struct Watch<'a> {
     told: &'a dyn Fn(LoadProgress),
     progress: Cell<LoadProgress>,

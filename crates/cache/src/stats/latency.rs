@@ -14,14 +14,14 @@ use std::cell::{Cell, RefCell};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Of so many requests that the cache alone answers one is timed.
+/// Sampling of requests that the cache alone serves: one of so many is timed.
 const SAMPLE_EVERY: u32 = 32;
-/// What takes longer is counted as this: an hour.
+/// The maximum that is recorded: an hour.
 const LONGEST_NANOS: u64 = 3_600_000_000_000;
 /// Buckets are a sixteenth of their value wide, or less.
 const DIGITS: u8 = 1;
 
-/// The way that a request went.
+/// The path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -30,7 +30,7 @@ pub enum Way {
     /// Some of it came from the core.
     ReadMiss,
     ReadPastCache,
-    /// Written to the cache, and to nothing else yet.
+    /// Written to the cache only.
     WriteToCache,
     WriteThrough,
     WritePastCache,
@@ -50,20 +50,20 @@ impl Way {
         Way::Discard,
     ];
 
-    /// Whether only some of the requests that went this way are timed.
+    /// Whether requests of this path are sampled.
     pub fn is_sampled(self) -> bool {
         matches!(self, Way::ReadHit | Way::WriteToCache)
     }
 }
 
-/// When a request began, and whether it is one of those that are timed whatever their way is.
+/// When a request began, and whether it is sampled.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
     pub at: Instant,
     pub is_sampled: bool,
 }
 
-/// The times of all ways, with as many buckets from the beginning as there will be.
+/// Histograms of all paths, with all buckets allocated at the start.
 pub(crate) struct Latencies {
     runtime: Runtime,
     all: RefCell<LatencyStats>,
@@ -76,8 +76,8 @@ pub(crate) struct Latencies {
     pub write_balance: Balance,
 }
 
-/// Whose turn it is to be timed: reads and writes take turns among themselves, or a client that
-/// alternates would always have the same one timed.
+/// Sampling counters: separate for reads and writes, or a client that alternates would always have
+/// the same kind timed.
 #[derive(Default)]
 pub(crate) struct Turns(Cell<u32>);
 
@@ -94,26 +94,26 @@ impl Latencies {
         }
     }
 
-    /// The time, where it is this one's turn to be timed.
+    /// The time, if this request is sampled.
     #[inline]
     pub fn sample(&self, turns: &Turns) -> Option<Instant> {
         turns.take().then(|| self.runtime.now())
     }
 
-    /// The beginning of a request that waits for something, in its turn or not.
+    /// The start of a request that waits, sampled or not.
     pub fn begin(&self, sampled: Option<Instant>) -> Begun {
         let at = sampled.unwrap_or_else(|| self.runtime.now());
         Begun { at, is_sampled: sampled.is_some() }
     }
 
-    /// Tells cores apart from now on, where there are several.
+    /// Records per core from now on, where there are several.
     pub fn divide(&self, places: &[CorePlace]) {
         let places = if places.len() > 1 { places } else { &[] };
         let each = places.iter().map(|place| (*place, LatencyStats::default()));
         self.by_core.replace(each.collect());
     }
 
-    /// A request for `range` that began so long ago is answered.
+    /// Records the completion of a request for `range`.
     pub fn note(&self, way: Way, range: ByteRange, begun: Begun) {
         if begun.is_sampled || !way.is_sampled() {
             self.record(way, range, begun.at, 1);
@@ -136,7 +136,7 @@ impl Latencies {
         }
     }
 
-    /// A flush is answered, which is for all cores.
+    /// Records the completion of a flush, which is for all cores.
     pub fn note_flush(&self, begun: Begun) {
         self.all.borrow_mut().record(Way::Flush, self.runtime.now().since(begun.at), 1);
     }
@@ -150,7 +150,7 @@ impl Latencies {
         }
     }
 
-    /// A request that the cache could have served was answered by the core.
+    /// Records a bypassed request.
     pub fn note_around(&self, way: Way, range: ByteRange, begun: Begun) {
         self.note(way, range, begun);
         let now = self.runtime.now();
@@ -196,17 +196,17 @@ fn empty() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NANOS, DIGITS).expect("bounds that a histogram can have")
 }
 
-/// How long requests took until now.
+/// Latencies until now.
 #[derive(Clone)]
 pub struct LatencyStats(Vec<Histogram<u64>>);
 
-/// The times of one way, in microseconds.
+/// Latencies of one path, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WayLatency {
     pub way: Way,
-    /// Requests that were timed, or that one of them stands for.
+    /// Requests that were timed, or that a sample represents.
     pub timed: u64,
-    /// Of so many requests one was.
+    /// One of so many requests is timed.
     pub one_of: u32,
     pub mean_us: f64,
     pub p50_us: f64,
@@ -245,7 +245,7 @@ impl LatencyStats {
         self.0.iter().map(|way| (way.distinct_values() * size_of::<u64>()) as u64).sum()
     }
 
-    /// The ways that requests went.
+    /// The paths of requests.
     pub fn ways(&self) -> Vec<WayLatency> {
         let used = Way::ALL.into_iter().zip(&self.0).filter(|(_, times)| !times.is_empty());
         used.map(|(way, times)| told(way, times)).collect()

@@ -15,36 +15,35 @@ pub struct Traffic {
     pub core: CoreTraffic,
 }
 
-/// Bytes to and from the cache device, by what for.
+/// Bytes to and from the cache device, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CacheTraffic {
     pub read_for_requests: u64,
     pub read_for_cleaning: u64,
     pub read_for_reclaim: u64,
     pub read_for_scrub: u64,
-    /// Looked at in the device's own memory: it is asked for nothing.
+    /// Read directly from the device's memory, without a request.
     pub lent: u64,
-    /// What was written by clients, or read from the core: the first copy in the log.
+    /// Client writes, and data read from the core: the first copy in the log.
     pub written_data: u64,
-    /// Carried on by reclaim.
+    /// Copied by reclaim.
     pub written_copies: u64,
-    /// What the log needs to be read again.
+    /// Metadata of the log.
     pub written_descriptors: u64,
-    /// Checkpoints, of a stop and of those taken while it runs, and the headers; and how far the
-    /// core has come in the order of the flushes.
+    /// Checkpoints, at shutdown and while serving, headers, and marks of the flush order.
     pub written_checkpoints: u64,
-    /// Given back to the device by reclaim.
+    /// Discarded by reclaim.
     pub discarded: u64,
 }
 
-/// Bytes to and from the core device, by what for.
+/// Bytes to and from the core device, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CoreTraffic {
     pub read_for_requests: u64,
     pub read_ahead: u64,
-    /// The rest of blocks that were written in part.
+    /// The rest of partial blocks.
     pub read_to_complete: u64,
-    /// To be written back with their parity, after an unclean stop.
+    /// Read to be written back with recomputed parity, after an unclean shutdown.
     pub read_for_parity: u64,
     pub written_by_requests: u64,
     pub written_by_cleaning: u64,
@@ -52,14 +51,14 @@ pub struct CoreTraffic {
     pub zeroed: u64,
 }
 
-/// Bytes to and from both devices for the blocks of one class, or of one core: what requests, the
-/// cleaner and reading ahead want of them, and their copies in the log. What the log needs for
-/// itself, and what reclaim and scrubs read, is nobody's.
+/// Bytes to and from both devices for the blocks of one class, or of one core: those of requests,
+/// the cleaner and readahead, and copies in the log. The log's metadata, and reads of reclaim and
+/// scrubs, belong to none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PartTraffic {
     pub core_read: u64,
     pub core_written: u64,
-    /// Or looked at in the device's own memory.
+    /// Including direct reads of the device's memory.
     pub cache_read: u64,
     pub cache_written: u64,
 }
@@ -78,7 +77,7 @@ impl CacheTraffic {
         written_data + written_copies + written_descriptors + self.written_checkpoints
     }
 
-    /// Bytes written by byte that entered; none where nothing did.
+    /// Bytes written per byte inserted; none where nothing was.
     pub fn amplification(&self) -> Option<f64> {
         (self.written_data > 0).then(|| self.written() as f64 / self.written_data as f64)
     }
