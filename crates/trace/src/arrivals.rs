@@ -1,7 +1,6 @@
-//! From what a line or record says to requests: names, order, and times from the start of the
-//! trace.
+//! From lines or records to requests: names, order, and times from the start of the trace.
 //!
-//! **Invariants**: what comes out addresses no byte beyond 2^64, and ends no earlier than it began.
+//! **Invariants**: requests address no byte beyond 2^64, and do not end before they begin.
 
 use crate::damage::DamageCounts;
 use crate::event::BATCH;
@@ -10,10 +9,10 @@ use crate::order::{OrderWindow, Timed};
 use crate::record::{Op, RecordFlags, TraceRecord};
 use crate::tally::Tally;
 
-/// How far a request may be out of place and still be put right.
+/// The largest displacement of a request that is corrected.
 const WINDOW_REQUESTS: usize = 128;
 
-/// One request as its format tells it.
+/// One request as in its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival<'a> {
     /// In the clock of the trace.
@@ -22,11 +21,11 @@ pub(crate) struct Arrival<'a> {
     pub offset_bytes: u64,
     pub length_bytes: u64,
     pub flags: RecordFlags,
-    /// From issue to dispatch, where the format tells it.
+    /// From issue to dispatch, where the format has it.
     pub queue_ns: Option<u64>,
     /// From issue to completion, likewise.
     pub response_ns: Option<u64>,
-    /// What the format calls the device; empty where it has one only.
+    /// The device's name in the format; empty where there is only one.
     pub device: &'a [u8],
 }
 
@@ -41,7 +40,7 @@ pub(crate) enum Entry<'a> {
     Damaged,
 }
 
-/// Requests on their way out.
+/// Pending requests.
 pub(crate) struct Arrivals {
     window: OrderWindow<TraceRecord>,
     start_ns: Option<u64>,
@@ -90,7 +89,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes one in, and gives the earliest to `batch` once enough are held.
+    /// Adds a request, and moves the earliest to `batch` once enough are pending.
     #[inline]
     pub(crate) fn push(&mut self, arrival: &Arrival<'_>, batch: &mut Vec<TraceRecord>) {
         let mut record =
@@ -104,8 +103,8 @@ impl Arrivals {
         }
     }
 
-    /// Gives what is held to `batch`, up to [`BATCH`] together, at the end of the input; says
-    /// whether more is held.
+    /// At the end of the input, moves pending requests to `batch`, up to [`BATCH`] per call;
+    /// returns whether more are pending.
     pub(crate) fn drain(&mut self, batch: &mut Vec<TraceRecord>) -> bool {
         while batch.len() < BATCH {
             let Some(earliest) = self.window.pop() else {
@@ -117,12 +116,12 @@ impl Arrivals {
         true
     }
 
-    /// Notes damage that was passed over.
+    /// Counts skipped damage.
     pub(crate) fn passed_over(&mut self, damage: DamageCounts) {
         self.tally.note_damage(damage);
     }
 
-    /// A clock that goes back behind the first request stands at 0.
+    /// Times before the first request become 0.
     #[inline]
     fn give(&mut self, record: TraceRecord, batch: &mut Vec<TraceRecord>) {
         let start_ns = *self.start_ns.get_or_insert(record.issued_ns);

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and where.
+//! Errors of a trace, with their position.
 
 use std::fmt;
 use std::io;

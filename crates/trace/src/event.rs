@@ -1,4 +1,4 @@
-//! One event of the kernel's block tracer, as the binary and the text form both tell it.
+//! One event of the kernel's block tracer, common to the binary and the text form.
 //!
 //! **Not here**: how events are read (`blktrace/`, `blkparse.rs`) and how they become requests
 //! (`pair.rs`).
@@ -14,10 +14,10 @@ use crate::record::{Op, RecordFlags};
 /// Bytes in the kernel's sector.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// How far an event may be out of place and still be put right.
+/// The largest displacement of an event that is corrected.
 pub(crate) const WINDOW_EVENTS: usize = 64;
 
-/// The error number that a request carries which would have had to wait and was told not to.
+/// The error number of a request refused with "try again" (REQ_NOWAIT).
 const TRY_AGAIN: u16 = 11;
 
 /// What happened to a request.

@@ -1,4 +1,4 @@
-//! The formats by name, and what each of them does not tell.
+//! The formats by name, and what each of them lacks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,17 +32,17 @@ pub enum TraceFormat {
 }
 
 bitflags::bitflags! {
-    /// What a trace does not tell of its requests.
+    /// What a trace lacks of its requests.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Lacks: u32 {
-        /// All requests stand as reads.
+        /// All requests are read as reads.
         const OPERATIONS = 1 << 0;
-        /// All requests stand at time 0, in their order.
+        /// All requests are at time 0, in their order.
         const TIMES = 1 << 1;
     }
 }
 
-/// No format is called so.
+/// No format has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFormat(String);
 
@@ -96,7 +96,7 @@ impl TraceFormat {
         }
     }
 
-    /// The words a person reads.
+    /// The name for messages.
     pub fn words(self) -> &'static str {
         match self {
             TraceFormat::Blktrace => "blktrace",
@@ -127,7 +127,7 @@ impl TraceFormat {
         matches!(self, TraceFormat::Blktrace | TraceFormat::Octf)
     }
 
-    /// What no trace of this format tells. What is converted to a recording goes on lacking it.
+    /// What traces of this format lack, also after conversion to a recording.
     pub fn lacks(self) -> Lacks {
         match self {
             TraceFormat::OracleGeneral => Lacks::OPERATIONS,

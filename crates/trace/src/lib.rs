@@ -1,16 +1,16 @@
-//! Block traces: one record type, readers of the common formats, a compact format of our own, and
+//! Block traces: one record type, readers of the common formats, Headpond's compact format, and
 //! live capture.
 //!
 //! 1. [`TraceReader::open`] recognises a format by its content and yields [`TraceRecord`]s in order
 //!    of issue.
 //! 2. [`TraceStats`] sums them up; the `advise` crate draws a signature from them.
-//! 3. [`RecordingWriter`] writes records, [`convert`] in other formats too; [`CaptureDevice`] makes
-//!    them of live requests. 4. [`ParquetTable`] writes tables for other engines.
+//! 3. [`RecordingWriter`] writes records, [`convert`] also other formats; [`CaptureDevice`] records
+//!    live requests. 4. [`ParquetTable`] writes tables for other engines.
 //!
-//! **Invariants**: readers stream in bounded memory; bytes of a trace are never believed, a damaged
-//! one is an error that says where.
+//! **Invariants**: readers stream in bounded memory; traces are untrusted, and damage is an error
+//! with its position.
 //!
-//! **Not here**: what a workload means (`advise`).
+//! **Not here**: analysis of workloads (`advise`).
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Puts what comes back into the order of its times within a small window.
+//! Sorts entries by time within a small window.
 //!
 //! A processor takes an event's time before it reserves the event's place in its buffer, so
-//! neighbours may stand in the wrong order; so do the requests of several disks in one file. Nearly
-//! all are in order already: insertion from the back costs one comparison.
+//! neighbours may be out of order, as may the requests of several disks in one file. Nearly all are
+//! in order already: insertion from the back costs one comparison.
 //!
 //! **Invariants**: the window holds at most its size, sorted by time, equal times in order of
 //! arrival.
@@ -23,12 +23,12 @@ pub(crate) struct OrderWindow<T> {
 }
 
 impl<T: Timed> OrderWindow<T> {
-    /// `size` is how far something may be out of place and still be put right.
+    /// `size` is the largest displacement that is corrected.
     pub(crate) fn new(size: usize) -> Self {
         Self { held: VecDeque::with_capacity(size + 1), size, last_ns: 0, out_of_order: 0 }
     }
 
-    /// Takes one in and, once the window is full, gives the earliest out.
+    /// Adds an entry and, once the window is full, returns the earliest.
     #[inline]
     pub(crate) fn push(&mut self, item: T) -> Option<T> {
         let time_ns = item.time_ns();
@@ -53,7 +53,7 @@ impl<T: Timed> OrderWindow<T> {
         Some(item)
     }
 
-    /// How many came out too late to be put in order, since the last call.
+    /// Entries too late to be sorted, since the last call.
     pub(crate) fn take_out_of_order(&mut self) -> u64 {
         std::mem::take(&mut self.out_of_order)
     }

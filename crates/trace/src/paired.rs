@@ -35,7 +35,7 @@ impl PairedEvents {
         }
     }
 
-    /// Replaces the batch, which was used up.
+    /// Replaces the consumed batch.
     fn take_batch(&mut self) {
         self.batch.clear();
         self.next = 0;

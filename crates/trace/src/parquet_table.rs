@@ -1,10 +1,10 @@
-//! A table in columns, as Parquet: what other engines (DuckDB, Spark, pandas) read as it is.
+//! A table in columns, as Parquet, for other engines (DuckDB, Spark, pandas).
 //!
 //! 1. [`ParquetTable::new`] takes the columns by name and kind. 2. Each row gives every column a
-//!    [`Cell`]. 3. So many rows go out together. 4. [`ParquetTable::finish`] writes what is left,
-//!    notes, and the footer.
+//!    [`Cell`]. 3. Rows are written in groups. 4. [`ParquetTable::finish`] writes the remaining
+//!    rows, metadata, and the footer.
 //!
-//! **Invariants**: memory is a row group, whatever the length; every column may be absent in a row.
+//! **Invariants**: memory is one row group, for any length; every column is optional.
 //!
 //! **Not here**: what the columns mean (`export/parquet.rs`, and the signature in `advise`);
 //! reading.
@@ -25,22 +25,22 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-/// Rows that go out together: some tens of megabytes while they are gathered.
+/// Rows of a group: some tens of megabytes in memory.
 const GROUP_ROWS: usize = 256 * 1024;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// Whole numbers of which few differ, up to 2^64.
+    /// Integers with few distinct values, up to 2^64.
     Unsigned,
-    /// Whole numbers near the ones before them, such as times.
+    /// Integers near their predecessors, such as times.
     Growing,
     Real,
     Text,
     Flag,
 }
 
-/// What a row has in a column.
+/// A row's value in a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
     Unsigned(u64),
@@ -75,7 +75,7 @@ impl<W: Write + Send> ParquetTable<W> {
     /// A table of these columns.
     ///
     /// # Errors
-    /// Where the output takes nothing.
+    /// Where the output fails.
     pub fn new(output: W, columns: &[(&'static str, ColumnKind)]) -> io::Result<Self> {
         let schema: String = columns.iter().map(|&(name, kind)| kind.declared(name)).collect();
         let schema = format!("message table {{ {schema} }}");
@@ -100,7 +100,7 @@ impl<W: Write + Send> ParquetTable<W> {
         if self.rows == GROUP_ROWS { self.write_group() } else { Ok(()) }
     }
 
-    /// Writes what is left, the notes (a name and a text each) and the end.
+    /// Writes the remaining rows, the metadata (pairs of name and text) and the end.
     ///
     /// # Errors
     /// Where that cannot be written.
@@ -141,7 +141,7 @@ impl ColumnKind {
     }
 }
 
-/// Numbers that grow are told as differences, all else by a dictionary where that is shorter.
+/// Growing numbers are delta-encoded, all else by a dictionary where that is shorter.
 fn properties(columns: &[(&'static str, ColumnKind)]) -> WriterProperties {
     let properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)

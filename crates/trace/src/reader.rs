@@ -1,8 +1,8 @@
-//! Opens a trace, whatever its format, and reads it as records.
+//! Opens a trace of any format, and reads it as records.
 //!
-//! 1. Compression is looked through (`source.rs`). 2. The format is recognised by content, never by
-//!    name (`detect.rs`), or taken as told; files of a set are found beside each other. 3. Records
-//!    are read one at a time, in bounded memory.
+//! 1. The input is decompressed (`source.rs`). 2. The format is detected by content, never by name
+//!    (`detect.rs`), or given; files of a set are found next to each other. 3. Records are read one
+//!    at a time, in bounded memory.
 //!
 //! **Not here**: the formats themselves, one module each.
 
@@ -43,13 +43,13 @@ pub struct TraceReader {
     ended: bool,
 }
 
-/// What a trace must tell to be of use.
+/// What a trace must contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Demand {
     /// Operations and times: a trace without them is refused.
     #[default]
     Requests,
-    /// Which blocks were asked for, in their order: any trace will do.
+    /// The requested blocks, in order: any trace has them.
     References,
 }
 
@@ -58,7 +58,7 @@ pub enum Demand {
 pub struct ReadOptions {
     pub damage: Damage,
     pub demand: Demand,
-    /// The format, where it is not to be recognised.
+    /// The format, where it is not to be detected.
     pub format: Option<TraceFormat>,
 }
 
@@ -83,7 +83,7 @@ impl TraceReader {
         }
     }
 
-    /// Reads a trace from any input; `name` stands in messages.
+    /// Reads a trace from any input; `name` is for messages.
     ///
     /// # Errors
     /// As [`TraceReader::open`].
@@ -177,17 +177,17 @@ impl TraceReader {
         Ok(reader)
     }
 
-    /// The format that was recognised.
+    /// The detected format.
     pub fn format(&self) -> TraceFormat {
         self.format
     }
 
-    /// What the trace does not tell.
+    /// What the trace lacks.
     pub fn lacks(&self) -> Lacks {
         self.format.lacks() | self.source.lacks()
     }
 
-    /// Names met so far; the reading is ahead of the records by a batch.
+    /// Names so far; reading is ahead of the records by a batch.
     pub fn names(&self) -> &Names {
         self.source.names()
     }
@@ -197,7 +197,7 @@ impl TraceReader {
         self.source.tally()
     }
 
-    /// How far into its files the reading is.
+    /// Position in its files.
     pub fn progress(&self) -> Progress {
         Meter::sum(&self.meters)
     }
@@ -218,7 +218,7 @@ impl TraceReader {
         self.failure.take().map_or(Ok(None), Err)
     }
 
-    /// Replaces the batch, which was used up.
+    /// Replaces the consumed batch.
     fn fill(&mut self) {
         self.batch.clear();
         self.next = 0;
@@ -236,7 +236,7 @@ impl Iterator for TraceReader {
     }
 }
 
-/// The format that the user told; empty input is an error in each.
+/// The format that the user gave; empty input is an error in each.
 fn told(source: &mut ByteSource, format: TraceFormat) -> Result<TraceFormat, TraceError> {
     if source.require(1)?.is_empty() {
         return Err(TraceError::Empty { name: source.name().to_owned() });

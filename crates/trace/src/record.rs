@@ -1,7 +1,7 @@
 //! The one record type: a request as the traced volume saw it.
 //!
-//! Every reader yields it and every analysis takes it, whatever the format was. Times are
-//! nanoseconds since the start of the trace; what a format does not know is `None`, never a guess.
+//! Every reader yields it and every analysis takes it, for all formats. Times are nanoseconds since
+//! the start of the trace; values that a format lacks are `None`, never a guess.
 //!
 //! **Invariants**: `offset_bytes + length_bytes` does not overflow; `dispatched_ns` and
 //! `completed_ns`, where known, are not before `issued_ns`.
@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One request: what was asked, when, by whom, and how long it took where that is known.
+/// One request: operation, range, times, and process, where known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
     /// When the request entered the queue, in nanoseconds since the start of the trace.
@@ -23,7 +23,7 @@ pub struct TraceRecord {
     pub dispatched_ns: Option<u64>,
     /// When the last part of the request completed.
     pub completed_ns: Option<u64>,
-    /// Process that issued it; 0 where the format does not say.
+    /// Process that issued it; 0 where unknown.
     pub process: u32,
     /// Index into [`Names`](crate::Names) of the device or file.
     pub device: u16,
@@ -61,13 +61,13 @@ bitflags::bitflags! {
         const FAILED = 1 << 5;
         /// Refused with "try again" before the device saw it; its issuer sends it once more.
         const RETRIED = 1 << 6;
-        /// The kernel cut it into several device operations.
+        /// The kernel split it into several device operations.
         const SPLIT = 1 << 7;
-        /// The kernel joined it to a neighbour.
+        /// The kernel merged it with a neighbour.
         const MERGED = 1 << 8;
         /// Came from another device (a partition, a mapping).
         const REMAPPED = 1 << 9;
-        /// The device gave it back and got it again.
+        /// The device requeued it.
         const REQUEUED = 1 << 10;
     }
 }

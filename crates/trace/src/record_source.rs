@@ -1,4 +1,4 @@
-//! What every format's reader gives: records in batches, and the counts of them.
+//! The interface of every format's reader: records in batches, and counts.
 
 use crate::error::TraceError;
 use crate::format::Lacks;

@@ -1,10 +1,10 @@
 //! Where a trace's bytes come from: a file, standard input or memory, plain or compressed, with a
 //! known position.
 //!
-//! **Invariants**: memory is one buffer of fixed size, whatever the input claims; `offset()` is the
-//! position of the next unread byte in the decompressed input.
+//! **Invariants**: memory is one buffer of fixed size, for any input; `offset()` is the position of
+//! the next unread byte in the decompressed input.
 //!
-//! **Not here**: what the bytes mean.
+//! **Not here**: the meaning of the bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::error::{Position, TraceError, preview};
 use crate::meter::{Meter, Metered};
 
-/// The largest piece that a format may ask for in one go.
+/// The largest piece that a format may request at once.
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 
 /// The longest line of a text format.
@@ -25,10 +25,10 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// What a decoder of xz may take; `xz -9` needs 65 MiB.
+/// Memory limit of the xz decoder; `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB_MAX: u32 = 256 * 1024;
 
-/// A buffered input that knows its name and its position.
+/// A buffered input with its name and position.
 pub struct ByteSource {
     name: String,
     input: Box<dyn Read + Send>,
@@ -42,7 +42,7 @@ pub struct ByteSource {
 }
 
 impl ByteSource {
-    /// Opens `path`, or standard input for `-`, and looks through gzip, zstd and xz.
+    /// Opens `path`, or standard input for `-`, and decompresses gzip, zstd and xz.
     ///
     /// # Errors
     /// [`TraceError::Open`] when the file cannot be opened, [`TraceError::Read`] when its start
@@ -61,7 +61,7 @@ impl ByteSource {
         Ok(source)
     }
 
-    /// Wraps any input under a name for messages, and looks through gzip, zstd and xz.
+    /// Wraps any input under a name for messages, and decompresses gzip, zstd and xz.
     ///
     /// # Errors
     /// [`TraceError::Read`] when the start cannot be read.
@@ -98,7 +98,7 @@ impl ByteSource {
         }
     }
 
-    /// How far into its file the reading is.
+    /// Position in its file.
     pub(crate) fn meter(&self) -> Meter {
         self.meter.clone()
     }
@@ -117,7 +117,7 @@ impl ByteSource {
         self.lines
     }
 
-    /// What is buffered and unread.
+    /// The buffered, unread bytes.
     pub(crate) fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -140,8 +140,8 @@ impl ByteSource {
     /// The next line without its end, or `None` at the end of the input.
     ///
     /// # Errors
-    /// [`TraceError::Read`]; [`TraceError::Damaged`] for a line longer than 64 KiB, which is passed
-    /// over.
+    /// [`TraceError::Read`]; [`TraceError::Damaged`] for a line longer than 64 KiB, which is
+    /// skipped.
     pub(crate) fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         let mut searched = 0;
         loop {
@@ -173,7 +173,7 @@ impl ByteSource {
         Ok(Some(without_return(&self.buffer[from..from + searched])))
     }
 
-    /// Passes the whole line over and says so.
+    /// Skips the whole line and reports it.
     fn overlong_line(&mut self) -> Result<TraceError, TraceError> {
         let found = preview(self.buffered());
         self.lines += 1;
@@ -218,7 +218,7 @@ impl ByteSource {
     }
 }
 
-/// Lets a decompressor read on from where detection stopped.
+/// Lets a decompressor continue where detection stopped.
 impl Read for ByteSource {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let available = self.require(1).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What a trace holds, in figures.
+//! Statistics of a trace.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::record::{Op, TraceRecord};
 /// Sums over all records of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceStats {
-    /// Requests, those told to try again left out.
+    /// Requests, without those refused with "try again".
     pub requests: u64,
     /// Time from the first issue to the last issue or completion.
     pub duration_ns: u64,
@@ -15,7 +15,7 @@ pub struct TraceStats {
     pub operations: Vec<OpStats>,
     /// Requests that completed with an error.
     pub failed: u64,
-    /// Requests told to try again, and sent again.
+    /// Requests refused with "try again", and sent again.
     pub retried: u64,
     pub fua: u64,
     pub sync: u64,
@@ -32,7 +32,7 @@ pub struct OpStats {
     pub bytes: u64,
     pub smallest_bytes: u64,
     pub largest_bytes: u64,
-    /// Mean time in the queue over the requests of which it is known.
+    /// Mean time in the queue over the requests where it is known.
     pub mean_queue_ns: Option<u64>,
     /// Mean time at the device, likewise.
     pub mean_service_ns: Option<u64>,

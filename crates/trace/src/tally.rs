@@ -1,4 +1,4 @@
-//! What a reader met besides good requests.
+//! Counts of a reader besides valid requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct Tally {
     pub unmatched_completions: u64,
     /// Requests of which only the dispatch is in the trace.
     pub dispatched_unqueued: u64,
-    /// Events too far out of the order of time to be put right.
+    /// Events too far out of order to be sorted.
     pub out_of_order: u64,
     /// Requests that end beyond 2^64 bytes.
     pub impossible_ranges: u64,

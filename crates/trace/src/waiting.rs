@@ -1,7 +1,7 @@
 //! Finds waiting requests by the bytes that they touch.
 //!
-//! Addresses fall into regions; a request is noted in each that it touches, so that an event looks
-//! at the few requests of its own regions. Nearly all requests and events touch one.
+//! Addresses are divided into regions; a request is indexed in each that it touches, so that an
+//! event checks only the few requests of its own regions. Nearly all requests and events touch one.
 //!
 //! **Invariants**: a request is in the index once for each of its regions, or once among the long
 //! ones, from `insert` to `remove`; there are no empty regions.

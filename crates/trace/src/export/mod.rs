@@ -1,9 +1,9 @@
-//! Writes what a reader yields in another format.
+//! Writes the records of a reader in another format.
 //!
 //! 1. [`convert`] reads to the end and gives every record to the writer of the wanted format. 2.
-//!    What that format cannot say is left out and counted, never said otherwise.
+//!    What that format cannot express is left out and counted, never altered.
 //!
-//! **Invariants**: memory is a window of records, whatever the length of the trace.
+//! **Invariants**: memory is a window of records, for any length of the trace.
 //!
 //! **Not here**: files; the caller gives the output.
 
@@ -25,13 +25,13 @@ use crate::names::Names;
 use crate::reader::TraceReader;
 use crate::record::TraceRecord;
 
-/// How often the caller hears how far it is.
+/// Interval of progress reports.
 const RECORDS_BETWEEN_REPORTS: u64 = 16 * 1024;
 
 /// The formats that are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// Our own; keeps everything.
+    /// Headpond's own; lossless.
     #[default]
     Recording,
     /// fio's log, version 3: no completions, processes and flags.
@@ -40,15 +40,15 @@ pub enum ExportFormat {
     BlkparseText,
     /// The table of MSR Cambridge: reads and writes with their responses.
     Csv,
-    /// A row a request in Parquet; keeps everything, and is not read again.
+    /// A row a request in Parquet; lossless, and cannot be read back.
     Parquet,
 }
 
-/// What a conversion came to.
+/// Result of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Conversion {
     pub records: u64,
-    /// Requests that the format has no words for.
+    /// Requests that the format cannot express.
     pub left_out: u64,
 }
 
@@ -72,10 +72,10 @@ pub enum ConvertError {
 
 /// One format's writer.
 trait Export {
-    /// Writes one record; false where the format has no words for it.
+    /// Writes one record; false where the format cannot express it.
     fn push(&mut self, record: &TraceRecord, names: &Names) -> io::Result<bool>;
 
-    /// Writes what is held back, and the end.
+    /// Writes the pending records, and the end.
     fn finish(self: Box<Self>, names: &Names) -> io::Result<()>;
 }
 
@@ -109,10 +109,10 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// Writes all records of `reader` to `output`; `report` hears how far it is now and then.
+/// Writes all records of `reader` to `output`; `report` receives progress.
 ///
 /// # Errors
-/// [`ConvertError`]; what was written until then is in `output`, without an end.
+/// [`ConvertError`]; the part written until then is in `output`, without an end.
 pub fn convert<'a, W: Write + Send + 'a>(
     reader: &mut TraceReader,
     output: W,

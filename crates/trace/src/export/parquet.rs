@@ -1,6 +1,6 @@
-//! A row a request, for any engine that reads Parquet. What the trace does not tell is absent in
-//! the row; the names of processes stand in the notes of the file, since a reader may only know
-//! them at its end.
+//! A row a request, for any engine that reads Parquet. Values that the trace lacks are absent in
+//! the row; the names of processes are in the file's metadata, because a reader may know them only
+//! at its end.
 
 use std::io::{self, Write};
 

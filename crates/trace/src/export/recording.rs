@@ -1,4 +1,4 @@
-//! Our own recording.
+//! Headpond's recording.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use crate::names::Names;
 use crate::record::TraceRecord;
 use crate::recording::RecordingWriter;
 
-/// Names go out as they are met, so that a reader knows them before it needs them.
+/// Names are written as they occur, so that a reader has them before it needs them.
 pub(super) struct Recording<W: Write> {
     writer: RecordingWriter<W>,
     devices: u16,
 }
 
 impl<W: Write> Recording<W> {
-    /// When the trace began is not known.
+    /// The start time of the trace is unknown.
     pub(super) fn new(output: W, lacks: Lacks) -> io::Result<Self> {
         Ok(Self { writer: RecordingWriter::lacking(output, 0, lacks)?, devices: 0 })
     }

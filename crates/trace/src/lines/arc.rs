@@ -1,5 +1,5 @@
-//! The traces that ARC was judged with: `first block, blocks, anything, number`, blocks of 512
-//! bytes, numbers rising. They tell neither operations nor times: they are good for reuse only.
+//! The traces that ARC was evaluated with: `first block, blocks, anything, number`, blocks of 512
+//! bytes, numbers rising. They have neither operations nor times: they serve for reuse only.
 //!
 //! **Source**: N. Megiddo, D. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST
 //! '03.

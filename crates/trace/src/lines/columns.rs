@@ -1,10 +1,9 @@
 //! The columns of one line, taken from left to right in one pass.
 //!
-//! **Invariants**: numbers do not wrap; a column that holds anything but what was asked for is no
-//! column.
+//! **Invariants**: numbers do not wrap; a column of another form than requested does not parse.
 
-/// What is left of a line whose columns are parted by `PARTING`; blanks around a column do not
-/// count. Parted by a blank, columns are parted by any number of blanks and tabs.
+/// The rest of a line whose columns are separated by `PARTING`; blanks around a column are ignored.
+/// A blank stands for any number of blanks and tabs.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns<'a, const PARTING: u8> {
     rest: &'a [u8],
@@ -23,7 +22,7 @@ impl<'a, const PARTING: u8> Columns<'a, PARTING> {
         self.over || (PARTING == b' ' && skip_blanks(self.rest).is_empty())
     }
 
-    /// The next column, whatever it holds.
+    /// The next column, unparsed.
     #[inline(always)]
     pub(crate) fn word(&mut self) -> Option<&'a [u8]> {
         let rest = self.start()?;
@@ -38,7 +37,7 @@ impl<'a, const PARTING: u8> Columns<'a, PARTING> {
         Some(word)
     }
 
-    /// The next two, with what parts them.
+    /// The next two, with their separator.
     #[inline(always)]
     pub(crate) fn two_words(&mut self) -> Option<&'a [u8]> {
         let from = self.start()?;

@@ -1,10 +1,10 @@
 //! Formats of one request a line. Each is a file here: how its lines read, as a [`LineFormat`];
-//! recognising, counting, damage and order are the same for all.
+//! detection, counting, damage and order are common to all.
 //!
-//! 1. [`LINE_FORMATS`] asks each format how many lines of a beginning it knows (`detect.rs`).
-//! 2. [`LineReader`] reads on with the one that was found.
+//! 1. [`LINE_FORMATS`] counts for each format the lines of a beginning that match (`detect.rs`). 2.
+//!    [`LineReader`] continues with the detected one.
 //!
-//! **Invariants**: one line and one window of requests are held, whatever the input claims.
+//! **Invariants**: memory is one line and one window of requests, for any input.
 
 mod alibaba;
 mod arc;
@@ -33,22 +33,22 @@ use crate::source::ByteSource;
 /// The longest name of a device.
 const NAME_BYTES_MAX: usize = 255;
 
-/// One format of lines, with what it remembers from one line to the next.
+/// One format of lines, with its state between lines.
 pub(crate) trait LineFormat: Send + 'static {
     const FORMAT: TraceFormat;
     /// The shape of a line, for messages.
     const EXPECTED: &'static str;
 
-    /// What `line` says, without its end.
+    /// Parses `line`, without its end.
     fn entry<'a>(&mut self, line: &'a [u8]) -> Entry<'a>;
 
-    /// True for what may stand above the first request: a line of column names.
+    /// True for a heading above the first request: a line of column names.
     fn is_heading(line: &[u8]) -> bool {
         is_text(line) && !line.iter().any(u8::is_ascii_digit)
     }
 
     /// False where the request makes no sense in this format: then its numbers are likely in the
-    /// units of another one. Asked only to recognise the format.
+    /// units of another one. Used only for detection.
     fn is_plausible(&self, _: &Arrival<'_>) -> bool {
         true
     }

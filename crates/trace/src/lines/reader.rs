@@ -17,7 +17,7 @@ pub(crate) struct LineReader<F> {
     damage: Damage,
     format: F,
     arrivals: Arrivals,
-    /// No request was met so far: what stands here may be a heading.
+    /// No request so far: a line may be a heading.
     above: bool,
     ended: bool,
 }

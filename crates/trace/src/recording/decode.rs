@@ -1,4 +1,4 @@
-//! Decodes blocks: bytes in, records or a reason out; nothing is believed.
+//! Decodes blocks: bytes in, records or an error out; the input is untrusted.
 
 use std::io;
 

@@ -1,5 +1,5 @@
 //! Headpond's own recording format, version 2: columns of small differences, compressed, in blocks
-//! that each prove themselves.
+//! with a checksum each.
 //!
 //! All numbers little-endian; CRC is CRC-32C; varint is LEB128; zigzag maps signed to unsigned.
 //!
@@ -25,8 +25,9 @@
 //! ```
 //!
 //! Records are written in order of issue as far as the writer's window reaches (they arrive in
-//! order of completion). A recording without an end block was cut off: what its blocks hold is
-//! good. A reader refuses unknown versions and unknown features; new kinds of blocks are a feature.
+//! order of completion). A recording without an end block was truncated: its complete blocks are
+//! valid. A reader refuses unknown versions and unknown features; new kinds of blocks are a
+//! feature.
 
 mod columns;
 mod decode;

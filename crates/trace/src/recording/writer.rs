@@ -12,10 +12,10 @@ use super::{
 use crate::format::Lacks;
 use crate::record::TraceRecord;
 
-/// Records held back to put them in the order of their issue.
+/// Records held back to sort them by issue time.
 const WINDOW_RECORDS: usize = 16 * 1024;
 
-/// zstd's own default; higher levels gain a hundredth.
+/// zstd's default; higher levels gain 1 %.
 const PACKING_LEVEL: i32 = 3;
 
 /// Takes records in order of completion or of issue and writes them in order of issue.
@@ -32,15 +32,15 @@ impl<W: Write> RecordingWriter<W> {
     /// Starts a recording; `started_unix_ns` is the wall-clock time of its time 0.
     ///
     /// # Errors
-    /// What `output` reports.
+    /// The error of `output`.
     pub fn new(output: W, started_unix_ns: u64) -> io::Result<Self> {
         Self::lacking(output, started_unix_ns, Lacks::empty())
     }
 
-    /// Starts a recording of what does not tell everything.
+    /// Starts a recording of a trace that lacks something.
     ///
     /// # Errors
-    /// What `output` reports.
+    /// The error of `output`.
     pub fn lacking(mut output: W, started_unix_ns: u64, lacks: Lacks) -> io::Result<Self> {
         output.write_all(&encode::header(started_unix_ns, lacks))?;
         Ok(Self {
@@ -56,7 +56,7 @@ impl<W: Write> RecordingWriter<W> {
     /// Names a process.
     ///
     /// # Errors
-    /// What the output reports.
+    /// The error of the output.
     pub fn name_process(&mut self, id: u32, name: &str) -> io::Result<()> {
         self.write_name(NAME_PROCESS, id, name)
     }
@@ -64,7 +64,7 @@ impl<W: Write> RecordingWriter<W> {
     /// Names the device with this index; indices must be named in rising order from 0.
     ///
     /// # Errors
-    /// What the output reports.
+    /// The error of the output.
     pub fn name_device(&mut self, index: u16, name: &str) -> io::Result<()> {
         self.write_name(NAME_DEVICE, u32::from(index), name)
     }
@@ -82,7 +82,7 @@ impl<W: Write> RecordingWriter<W> {
     /// issue is kept only within what was held.
     ///
     /// # Errors
-    /// What the output reports.
+    /// The error of the output.
     pub fn sync(&mut self) -> io::Result<()> {
         self.drain(self.window.len())?;
         self.close_block()?;
@@ -94,10 +94,10 @@ impl<W: Write> RecordingWriter<W> {
         self.written + self.window.len() as u64
     }
 
-    /// Writes what is held back and the end, and gives the output back.
+    /// Writes the pending records and the end, and returns the output.
     ///
     /// # Errors
-    /// What the output reports.
+    /// The error of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.sync()?;
         let count = self.written.to_le_bytes();
