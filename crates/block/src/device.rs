@@ -35,8 +35,8 @@ pub trait BlockDevice {
     }
 }
 
-/// A device's copies of everything, one by one: for whoever can tell by a checksum which of them is
-/// right, which the device cannot.
+/// A device's copies of everything, one by one: for callers that know by a checksum which of them
+/// is right, which the device cannot.
 pub trait Copies {
     /// How many there are, those out of use included.
     fn count(&self) -> usize;

@@ -182,8 +182,8 @@ impl Engine {
     /// written.
     ///
     /// # Errors
-    /// Not an error: a task that goes on with it, so that it is accounted for whoever gives up
-    /// waiting.
+    /// Not an error: a task that goes on with it, so that it is accounted for even if the caller
+    /// stops waiting.
     pub(crate) fn start_alone(
         self: &Rc<Self>,
         mut formed: Formed,
@@ -429,7 +429,7 @@ impl Engine {
         });
     }
 
-    /// Wakes the cleaner, and sees to it that nobody waits longer than allowed.
+    /// Wakes the cleaner, and ensures that no write waits longer than allowed.
     fn wait_for_cleaner(self: &Rc<Self>) {
         self.want_relief();
         self.time_waiting();

@@ -66,7 +66,7 @@ pub(crate) struct Progress {
     settling: Cell<u32>,
     /// What they write.
     blocks_under_way: Cell<u64>,
-    /// How much one of them did of late, in the mean.
+    /// Recent average of their size.
     blocks_per_write: Cell<f64>,
     /// The task waits for something to do.
     pub is_idle: Cell<bool>,
@@ -95,8 +95,8 @@ pub(crate) struct Progress {
     pub flush_took: Cell<Duration>,
     /// Who has the core flushed, and no writes begun meanwhile.
     flushing: Cell<u32>,
-    /// How often what the core has of blocks came into doubt: a flush failed, or they were about
-    /// to be written over past the log.
+    /// How often blocks on the core became suspect: a flush failed, or they were about to be
+    /// written over past the log.
     pub suspect_parity: Cell<u64>,
     /// Written through, and dirty since a flush failed: after a cut their records say no more than
     /// that the core may have them.
@@ -225,7 +225,7 @@ impl Engine {
             self.cleaning.is_idle.set(!has_begun && self.cleaning.in_flight() == 0);
             self.set_alarm();
             if has_begun {
-                // There may be more; first whoever else is ready.
+                // There may be more; first let other ready tasks run.
                 self.runtime.yield_now().await;
             } else {
                 wake.await;
@@ -358,7 +358,7 @@ impl Engine {
         loop {
             // Not for what the cleaner itself waits for: it may find that nothing is left to do.
             let wake = self.cleaning.swept.wait();
-            // Whoever else drains is told as well.
+            // Other flushes of dirty data are notified as well.
             let failed = self.cleaning.failures.since(failures);
             let (blocks, is_chosen) = {
                 let log = self.log.borrow();
@@ -396,7 +396,7 @@ impl Engine {
             Ok(()) => self.flush_core().await,
             Err(error) => Err(error),
         };
-        // What had been cleaned before one failed is dirty again, whoever asked for that flush.
+        // Blocks cleaned before one failed are dirty again, for every caller of that flush.
         let flushed = flushed.and(self.core_flushes.failed_since(failed_flushes)).and(completed);
         flushed.map_err(|source| {
             let blocks = self.log.borrow().dirty_now();

@@ -163,7 +163,7 @@ impl CoreWrite<'_> {
     }
 }
 
-/// A change of the core that it has not answered yet, for whoever accounts for that.
+/// A change of the core in flight, for accounting.
 #[derive(Clone, Copy)]
 pub(crate) struct CoreChange {
     class: ClassId,

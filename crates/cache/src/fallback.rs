@@ -63,7 +63,7 @@ impl TryFrom<Unchecked> for FallbackConfig {
     }
 }
 
-/// The errors of late.
+/// Recent errors.
 #[derive(Default)]
 pub(crate) struct Fallback {
     times: VecDeque<Instant>,

@@ -150,7 +150,7 @@ impl Log {
         self.layout.slots_of(segment).any(is_unsafe)
     }
 
-    /// Drops the clean blocks of the tail segment, which nobody looks at from now on.
+    /// Drops the clean blocks of the tail segment, which are not looked up from now on.
     fn empty_tail(&mut self) {
         let tail = self.ring.tail();
         let mut dropped = 0;

@@ -150,7 +150,7 @@ impl Ring {
         self.segments[segment.0 as usize].pins += 1;
     }
 
-    /// Answers whether nobody reads the segment any more.
+    /// Returns whether the segment is no longer being read.
     pub fn unpin(&mut self, segment: SegmentIndex) -> bool {
         let pins = &mut self.segments[segment.0 as usize].pins;
         *pins = pins.checked_sub(1).expect("unpinned more often than pinned");

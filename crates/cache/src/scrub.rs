@@ -139,7 +139,7 @@ impl Engine {
         (is_there && now.block == version.block).then_some(now)
     }
 
-    /// Compares blocks that lie in a row, in a segment that is pinned.
+    /// Compares blocks that are contiguous, in a segment that is pinned.
     async fn scrub_row(self: &Rc<Self>, row: &[Version], report: &mut ScrubReport) -> Outcome {
         let start = self.log.borrow().place_of(row[0]).start();
         let data = Buffers::from(Buffer::zeroed(row.len() * BLOCK_BYTES as usize));
@@ -205,7 +205,7 @@ impl Engine {
     }
 }
 
-/// What lies in the segment and can be compared, as runs that lie in a row.
+/// What lies in the segment and can be compared, as runs that are contiguous.
 fn rows_of(log: &Log, segment: SegmentIndex) -> Vec<Vec<Version>> {
     let versions = log.layout.slots_of(segment).map(|slot| log.map.version(slot));
     let is_there = |version: &Version| {

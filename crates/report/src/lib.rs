@@ -2,9 +2,9 @@
 //! else, in the light and in the dark, on a desk and on a phone.
 //!
 //! 1. `words` and [`Table`] are for a terminal, too. 2. [`Lines`], [`Bars`], [`Comparison`] and
-//!    [`Heat`] draw SVG over an [`Axis`]; whatever else is drawn is put into a [`Chart`] with
-//!    [`framed`]. 3. [`figure`], [`cards`], [`listed`] and others are the parts of a page, where
-//!    [`Table`] and [`Grid`] draw themselves; [`document`] is around all of it.
+//!    [`Heat`] draw SVG over an [`Axis`]; other drawings are put into a [`Chart`] with [`framed`].
+//!    3. [`figure`], [`cards`], [`listed`] and others are the parts of a page, where [`Table`] and
+//!    [`Grid`] draw themselves; [`document`] is around all of it.
 //!
 //! **Invariants**: no script, nothing from elsewhere; words of users are escaped.
 //!

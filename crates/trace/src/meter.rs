@@ -1,10 +1,10 @@
-//! How far into its files a reading is, for whoever shows it.
+//! Position of a reader in its files, for progress reports.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of the files as they lie there: compressed ones count compressed.
+/// Bytes of the files as stored: compressed ones count compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub read_bytes: u64,

@@ -101,7 +101,7 @@ impl Buffer {
         self.start
     }
 
-    /// Number of the pool arena this memory lies in, where it was registered with a ring.
+    /// Number of the pool arena of this memory, where it was registered with a ring.
     pub fn arena(&self) -> Option<u16> {
         self.region().arena()
     }
@@ -205,7 +205,7 @@ impl Buffer {
         if self.is_payload_free() {
             return &[];
         }
-        // SAFETY: the range is valid; the caller vouches for the absence of writers.
+        // SAFETY: the range is valid; the caller guarantees that there are no writers.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
@@ -219,7 +219,7 @@ impl Buffer {
         if self.is_payload_free() {
             return &mut [];
         }
-        // SAFETY: the range is valid; the caller vouches for exclusive access.
+        // SAFETY: the range is valid; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 

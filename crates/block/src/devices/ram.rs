@@ -12,7 +12,7 @@ pub struct RamDevice {
     name: DeviceName,
     geometry: Geometry,
     memory: Buffer,
-    /// Written in a row, and perhaps not seen yet by anybody but this thread.
+    /// Contiguous writes, perhaps visible to this thread only.
     stored: Cell<(usize, usize)>,
 }
 
@@ -84,7 +84,7 @@ impl RamDevice {
         self.stored.set((start, end));
     }
 
-    /// Has everybody see what was written there.
+    /// Makes the writes visible to all threads.
     fn show(&self, start: usize, end: usize) {
         let (first, last) = self.stored.get();
         if first < end && start < last {

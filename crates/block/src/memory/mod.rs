@@ -10,7 +10,7 @@
 //! [`crate::BufferPool::try_take`].
 //!
 //! **Invariants**
-//! - What was taken from the reserve goes back there, whoever asks, and nothing else does.
+//! - Memory from the reserve returns to it, and no other memory does.
 //! - Where there is no reserve, everything is as without this module.
 
 mod pages;
@@ -49,7 +49,7 @@ pub struct MemoryState {
     pub reserve_bytes: u64,
     pub reserve_used_bytes: u64,
     pub reserve_used_bytes_max: u64,
-    /// How often the system gave none to whoever wanted to use it.
+    /// Allocations that the system refused.
     pub failures: u64,
     pub is_short: bool,
 }
@@ -98,7 +98,7 @@ pub fn can_have(bytes: usize) -> bool {
     let Ok(layout) = Layout::from_size_align(bytes.max(1), 16) else { return false };
     // SAFETY: the layout has a size.
     let Some(memory) = without_reserve(|| unsafe { alloc(layout) }) else { return false };
-    // SAFETY: just allocated with this layout, and nobody else knows of it.
+    // SAFETY: just allocated with this layout, and without other references.
     unsafe { dealloc(memory.as_ptr(), layout) };
     true
 }
@@ -123,7 +123,7 @@ fn without_reserve(take: impl FnOnce() -> *mut u8) -> Option<NonNull<u8>> {
 }
 
 pub fn state() -> MemoryState {
-    // Where nobody begins anything, nobody has noticed that there is memory again.
+    // Without new operations the return of memory has not been noticed.
     let _ = is_short() && has(PLENTY_BYTES);
     MemoryState {
         reserve_bytes: RESERVE.len() as u64,

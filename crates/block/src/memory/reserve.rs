@@ -41,7 +41,7 @@ impl Reserve {
         let kind = MapFlags::PRIVATE;
         // SAFETY: a mapping at an address that the kernel chooses touches no other.
         let start = unsafe { mmap_anonymous(null_mut(), bytes, access, kind) }?;
-        // SAFETY: all of it has just been mapped, and nobody else knows of it.
+        // SAFETY: it has just been mapped, and has no other references.
         unsafe { madvise(start, bytes, Advice::LinuxPopulateWrite) }?;
         let start = start.cast::<u8>();
         // SAFETY: the mapping stays for as long as the process, and only the heap hands it out.
@@ -76,7 +76,7 @@ impl Reserve {
     /// Null where there is none left.
     #[cold]
     pub fn give(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: whoever allocates asks for a size.
+        // SAFETY: the allocating caller passes a size.
         let given = unsafe { self.heap().allocate(layout) };
         let Some(given) = given else { return null_mut() };
         let bytes = chunk_bytes(layout);
@@ -86,10 +86,10 @@ impl Reserve {
     }
 
     /// # Safety
-    /// The memory was given from here for this layout, and nobody uses it any more.
+    /// The memory was allocated here with this layout, and is no longer used.
     #[cold]
     pub unsafe fn take_back(&self, memory: NonNull<u8>, layout: Layout) {
-        // SAFETY: as our caller promised.
+        // SAFETY: as the caller guarantees.
         unsafe { self.heap().deallocate(memory.as_ptr(), layout) };
         self.used_bytes.fetch_sub(chunk_bytes(layout), Ordering::Relaxed);
     }

@@ -25,7 +25,7 @@ impl<A> ReservedMemory<A> {
     }
 }
 
-/// From the reserve, where whoever asks cannot do without.
+/// From the reserve, for callers that cannot do without.
 #[cold]
 fn instead(layout: Layout) -> *mut u8 {
     if has_to_have() { RESERVE.give(layout) } else { std::ptr::null_mut() }
@@ -36,7 +36,7 @@ fn instead(layout: Layout) -> *mut u8 {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for ReservedMemory<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as our caller promised.
+        // SAFETY: as the caller guarantees.
         let memory = unsafe { self.system.alloc(layout) };
         if memory.is_null() {
             return instead(layout);
@@ -47,7 +47,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ReservedMemory<A> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as our caller promised.
+        // SAFETY: as the caller guarantees.
         let memory = unsafe { self.system.alloc_zeroed(layout) };
         if !memory.is_null() {
             prefer_large(memory, layout.size());
@@ -66,28 +66,28 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ReservedMemory<A> {
         match NonNull::new(memory).filter(|it| RESERVE.has_given(it.as_ptr())) {
             // SAFETY: it is the reserve's, and our caller is done with it.
             Some(given) => unsafe { RESERVE.take_back(given, layout) },
-            // SAFETY: as our caller promised.
+            // SAFETY: as the caller guarantees.
             None => unsafe { self.system.dealloc(memory, layout) },
         }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         if !RESERVE.has_given(memory) {
-            // SAFETY: as our caller promised.
+            // SAFETY: as the caller guarantees.
             let moved = unsafe { self.system.realloc(memory, layout, bytes) };
             if !moved.is_null() {
                 return moved;
             }
         }
-        // SAFETY: our caller promised a size that fits the alignment.
+        // SAFETY: the caller guarantees a size that fits the alignment.
         let wanted = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
-        // SAFETY: `bytes` is not zero, as our caller promised.
+        // SAFETY: `bytes` is not zero, as the caller guarantees.
         let moved = unsafe { self.alloc(wanted) };
         if !moved.is_null() {
             let kept = layout.size().min(bytes);
             // SAFETY: both have so many bytes, and are not the same memory.
             unsafe { moved.copy_from_nonoverlapping(memory, kept) };
-            // SAFETY: as our caller promised.
+            // SAFETY: as the caller guarantees.
             unsafe { self.dealloc(memory, layout) };
         }
         moved

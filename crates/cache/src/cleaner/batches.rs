@@ -9,8 +9,8 @@ use crate::types::CoreBlock;
 use headpond_block::{BLOCK_BYTES, memory};
 use smallvec::{SmallVec, smallvec};
 
-/// Neighbouring versions that are written together. One, where dirt is scattered, needs no
-/// allocation.
+/// Neighbouring versions that are written together. One, where dirty blocks are fragmented, needs
+/// no allocation.
 pub(super) type Batch = SmallVec<[Version; 1]>;
 
 /// What is done with chosen versions.
@@ -30,12 +30,12 @@ pub(super) struct Begun {
     pub batch: Batch,
 }
 
-/// Most writes that are chosen and begun in a go, before whoever else is ready goes on.
+/// Most writes that are chosen and started before other ready tasks run.
 const TOGETHER_MAX: usize = 64;
 
 /// So much under way is enough, however many writes it is: 16 MiB keep forty disks streaming. More
 /// of long ones would go into the drives' own caches, which answer at once until they are full, and
-/// then whoever flushes waits for all of it, and everything that waits for that comes in bursts.
+/// then a flush waits for all of it, and everything that waits for that comes in bursts.
 const BLOCKS_UNDER_WAY_MAX: u64 = 4096;
 
 impl Engine {

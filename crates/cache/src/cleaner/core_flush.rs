@@ -13,10 +13,10 @@ use std::time::Duration;
 /// Beyond so many unrecorded blocks, and twice what is dirty, those that no longer are so are
 /// looked for.
 const SWEEP_FROM: u64 = 1024;
-/// Where nobody waits for them, flushes take no more than this part of the time.
+/// Unless operations wait for them, flushes take no more than this part of the time.
 const FLUSH_ONE_IN: u32 = 8;
 
-/// Neighbouring blocks that lie in a row in the log, that the core has, and where in the log they
+/// Neighbouring blocks that are contiguous in the log, that the core has, and where in the log they
 /// were then: in a segment that began with record `first`.
 struct Written {
     block: CoreBlock,
@@ -56,7 +56,7 @@ impl Written {
 pub(crate) struct Unflushed {
     /// What the next flush will cover.
     rows: Vec<Written>,
-    /// By flush under way, what that covers. Where one fails, all of it is in doubt.
+    /// By flush in flight, what it covers. Where one fails, all of it is suspect.
     covered: BTreeMap<u64, Vec<Written>>,
     begun: u64,
     /// The newest that has succeeded.
@@ -234,7 +234,7 @@ impl Engine {
         });
     }
 
-    /// Whether anybody waits for what a flush of the core gives.
+    /// Whether operations wait for a flush of the core.
     fn wants_flush(&self) -> bool {
         self.cleaning.drainers.get() > 0
             || self.has_waiters()
@@ -449,7 +449,7 @@ impl Engine {
         }
         let failures = self.core_flushes.failures();
         let cleaned = self.clean_in_place(&blocks).await;
-        // Some may have been cleaned before, by somebody whose flush has failed since.
+        // Some may have been cleaned before, by a flush that has failed since.
         let cleaned = cleaned.and_then(|()| self.core_flushes.failed_since(failures));
         let (log, is_cleaned) = (self.log.borrow(), cleaned.is_ok());
         let mut unrecorded = self.cleaning.unrecorded.borrow_mut();

@@ -74,7 +74,7 @@ impl Engine {
     /// What is written next of a batch, from one place in it on: a run without gaps that begins and
     /// ends with a dirty block, or is a whole stripe.
     pub(super) fn next_group(&self, held: &[Held], from: usize) -> Option<Range<usize>> {
-        // Where dirt is scattered, and then there is nothing to look for.
+        // Where dirty blocks are fragmented, and then there is nothing to look for.
         if let [alone] = held {
             return (from == 0 && alone.is_dirty()).then_some(0..1);
         }

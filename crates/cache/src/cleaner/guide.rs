@@ -70,7 +70,7 @@ impl Engine {
         self.cleaning.back_off_until.get().is_some()
     }
 
-    /// Nothing is begun now, whoever wants it.
+    /// Nothing is started now.
     pub(crate) fn is_resting(&self) -> bool {
         self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing()
     }

@@ -15,8 +15,8 @@ use headpond_block::{Buffer, DeviceError, Outcome, Request, RequestFlags, defect
 use std::rc::Rc;
 
 impl Engine {
-    /// Recomputes the parity that blocks of a run owe. The caller holds the lock on the run, and is
-    /// about to change the core by a write that does not.
+    /// Recomputes the suspect parity of blocks of a run. The caller holds the lock on the run, and
+    /// is about to change the core by a write that does not.
     pub(crate) async fn settle_parity(self: &Rc<Self>, run: BlockRun) -> Outcome {
         loop {
             let owing = self.log.borrow().replayed_in(run);

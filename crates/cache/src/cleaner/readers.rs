@@ -38,8 +38,8 @@ impl Engine {
         }
     }
 
-    /// Core writes that readers leave room for. There is no such limit while somebody is in a hurry
-    /// to have everything cleaned, or writes wait for room.
+    /// Core writes that readers leave room for. There is no such limit while a flush at the full
+    /// rate runs to have everything cleaned, or writes wait for room.
     pub(super) fn room_beside_readers(&self, log: &Log) -> Option<u32> {
         let is_urgent = self.cleaning.at_full_rate.get() > 0 || self.has_waiters();
         let dirty_data = match is_urgent {

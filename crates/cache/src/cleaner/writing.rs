@@ -299,7 +299,7 @@ impl Engine {
         self.back_off(error.clone());
     }
 
-    /// Whether a block in the log cannot be had, for good as far as anybody knows.
+    /// Whether a block in the log is unreadable, permanently as far as known.
     fn is_unreadable(&self, error: &DeviceError) -> bool {
         error.is_damage() && error.device() == self.cache.name()
     }

@@ -61,7 +61,7 @@ struct Standing {
 }
 
 const PINNED: u16 = 0;
-/// Behind every class: nobody knows what it is good for.
+/// After every class: its use is unknown.
 const LAST: u16 = u8::MAX as u16 + 2;
 
 /// Where room for one more comes from.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HPORDER\0");
 pub const VERSION: u32 = 1;
 pub const MARK_BYTES: usize = 4096;
-/// Where the two copies lie in the slice; a write goes to copy `sequence mod 2`.
+/// Offsets of the two copies in the slice; a write goes to copy `sequence mod 2`.
 pub const COPY_OFFSETS: [u64; 2] = [32 << 10, 96 << 10];
 
 const WHAT: &str = "flush order mark";
@@ -25,7 +25,7 @@ pub struct OrderMark {
     pub epoch: Epoch,
     /// Of the marks of this epoch.
     pub sequence: u64,
-    /// The core has everything that lies before it in the log for good.
+    /// Everything before it in the log is durable on the core.
     pub place: Position,
     /// The next record, when it was written: a segment that began later is another one.
     pub next_record: Sequence,

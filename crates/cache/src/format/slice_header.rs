@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HPSLICE\0");
 pub const VERSION: u32 = 2;
 pub const HEADER_BYTES: usize = 4096;
-/// Where the two copies lie in the slice; a write goes to copy `sequence mod 2`.
+/// Offsets of the two copies in the slice; a write goes to copy `sequence mod 2`.
 pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
 /// The checkpoint areas start here in the slice.
 pub const CHECKPOINTS_OFFSET: u64 = 128 << 10;
@@ -94,7 +94,7 @@ impl SliceHeader {
         if !self.is_clean {
             return here;
         }
-        // And nobody knows what policy was in force.
+        // And the policy at that time is unknown.
         let epoch = Epoch(self.epoch.0.saturating_add(1));
         Self { epoch, is_clean: false, order: None, ..here }
     }

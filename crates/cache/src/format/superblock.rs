@@ -11,7 +11,7 @@ use uuid::Uuid;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HPCACHE\0");
 pub const VERSION: u32 = 1;
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Where the two copies lie; a write goes to copy `sequence mod 2`.
+/// Offsets of the two copies; a write goes to copy `sequence mod 2`.
 pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
 /// The first slice starts here at the earliest.
 pub const SLICES_OFFSET: u64 = 1 << 20;

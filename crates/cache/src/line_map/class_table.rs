@@ -137,7 +137,7 @@ impl LineMap {
     /// stays of it.
     ///
     /// # Panics
-    /// Where anybody is resident.
+    /// Where any line is resident.
     pub fn classify(&mut self, groups: Option<&[Option<Group>; KEYS]>) {
         assert_eq!(self.held.all, 0, "groups are made while nobody is in one");
         let Some(groups) = groups else {

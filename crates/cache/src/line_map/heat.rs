@@ -13,7 +13,7 @@ use crate::eviction::{Group, Heat, Held, Residents};
 use crate::types::{CoreBlock, CoreLine, SlotIndex};
 use std::ops::Range;
 
-/// Blocks of one line that were published because somebody asked for them.
+/// Blocks of one line that were published for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// One of them, and where it is.
@@ -55,7 +55,7 @@ impl Found {
 /// map, and of no use once its extents have changed.
 #[derive(Default)]
 pub struct Heats {
-    /// By extent; none where nobody was resident.
+    /// By extent; none where no line was resident.
     heats: Vec<Heat>,
     residents: u64,
 }

@@ -57,7 +57,7 @@ impl LineMap {
         self.count_mapped(BlockRun { first: block, count: 1 }, tag);
     }
 
-    /// Maps what a checkpoint or replay brings back: blocks of one line that lie in a row, behind
+    /// Maps what a checkpoint or replay brings back: blocks of one line that are contiguous, behind
     /// all places that were mapped so far. `insertion.target` is their state.
     ///
     /// # Panics

@@ -157,7 +157,7 @@ impl LineMap {
         self.extents.at_place(one.0).is_some_and(|at| self.extents.at_place(other.0) == Some(at))
     }
 
-    /// How many extents blocks that lie in a row in the log may take from the pool: all but those
+    /// How many extents blocks that are contiguous in the log may take from the pool: all but those
     /// that are the first of a window.
     pub fn extents_in_a_row(&self, blocks: u64) -> u64 {
         match self.extents.is_by_block() || blocks == 0 {
@@ -345,8 +345,8 @@ impl LineMap {
         places.filter(|slot| self.state(*slot) != State::Free).map(|slot| self.version(slot))
     }
 
-    /// Everything that is mapped at some places, in their order: versions that lie in a row in the
-    /// log and on the core and are alike, by the first of them, and the checksums of all.
+    /// Everything that is mapped at some places, in their order: versions that are contiguous in
+    /// the log and on the core and are alike, by the first of them, and the checksums of all.
     pub fn each_mapped(&self, places: Range<u32>, mut visit: impl FnMut(Version, &[u32])) {
         let mut place = places.start;
         while place < places.end {

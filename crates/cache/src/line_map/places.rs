@@ -82,7 +82,7 @@ impl LineMap {
         self.extents.set_tag(place, new);
     }
 
-    /// Moves published blocks that lie in a row, here and on the core, from one state to another:
+    /// Moves published blocks that are contiguous, here and on the core, from one state to another:
     /// those of them that are in that state, and still in these places.
     pub fn move_on(&mut self, first: CoreBlock, places: Range<u32>, from: State, to: State) {
         if self.extents.is_by_block() {

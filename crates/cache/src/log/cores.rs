@@ -71,7 +71,7 @@ impl Log {
         }
     }
 
-    /// An error of a device that is nobody's: the log's own, or of no block that is known.
+    /// An error without a class: of the log itself, or of an unknown block.
     pub(crate) fn count_own_error(&mut self, field: impl Fn(&mut ErrorStats) -> &mut u64) {
         *field(&mut self.counters.errors) += 1;
     }
@@ -90,7 +90,7 @@ impl Log {
         }
     }
 
-    /// The same for a block in the cache, whoever wanted it.
+    /// The same for a block in the cache, for any request.
     pub(crate) fn count_error_of(
         &mut self,
         version: &Version,

@@ -25,7 +25,7 @@ pub struct Eviction {
     /// Whose blocks leave for whom, where classes say so.
     pub(super) shares: Option<Shares>,
     shadows: Option<Shadows>,
-    /// Whether a hit only raises the frequency, and nobody else wants to know of it.
+    /// Whether a hit only raises the frequency, and need not be reported.
     is_plain: bool,
     changes: u64,
     /// In lines.
@@ -190,7 +190,7 @@ impl Log {
         }
     }
 
-    /// The same of blocks that lie in a row.
+    /// The same of blocks that are contiguous.
     #[inline]
     pub(crate) fn refer_to_row(&mut self, found: &Found, count: u64, class: ClassId) {
         let first = *found;

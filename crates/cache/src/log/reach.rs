@@ -107,7 +107,7 @@ impl Log {
         self.reach.limit.is_some()
     }
 
-    /// Whether whoever is not let in has to wait for a checkpoint.
+    /// Whether refused writes have to wait for a checkpoint.
     pub(crate) fn is_at_reach(&self) -> bool {
         !self.reach.allows(super::RESERVE_FOR_CLIENTS)
     }

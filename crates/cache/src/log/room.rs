@@ -74,7 +74,7 @@ impl Log {
         }
     }
 
-    /// When somebody may be let in who is not now, where it is only a matter of time.
+    /// When a waiting write may be admitted, where it depends on time only.
     pub fn throttle_wait(&self) -> Option<Duration> {
         let dirty_data = self.throttle.wait(self.dirty_room());
         let extents = self.pool_throttle.wait(self.pool_room());

@@ -46,7 +46,7 @@ impl Log {
         self.flush_mark = self.flush_mark.max(mark);
     }
 
-    /// The last record that was promised, by a flush or by itself.
+    /// The last flushed record, by a flush or by FUA.
     pub fn promised(&self) -> Promise {
         let record = self.flush_mark.max(self.promises.newest());
         Promise { epoch: self.identity.epoch, record }
@@ -78,7 +78,7 @@ impl Log {
         Ok(self.seal_off(data, 0, false, std::iter::empty()))
     }
 
-    /// A record that failed, and must be replaced by a void one before any promise covers it.
+    /// A record that failed, and must be replaced by a void one before any flush covers it.
     pub fn void_wanted(&self) -> Option<Sequence> {
         self.voids.first().copied()
     }

@@ -52,7 +52,7 @@ impl Log {
         self.unreadable.0.contains_key(&block)
     }
 
-    /// How many blocks are so now, as far as anybody has asked for them.
+    /// Blocks that are unreadable now, as far as they were requested.
     pub fn unreadable_blocks(&self) -> u64 {
         let all = self.unreadable.0.iter();
         all.filter(|(block, place)| self.is_still_there(**block, **place)).count() as u64

@@ -18,7 +18,7 @@ use headpond_block::{
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Neighbouring blocks that lie in a row on the cache device too.
+/// Neighbouring blocks that are contiguous on the cache device too.
 pub(super) struct Piece {
     /// Blocks from the start of what is read.
     pub first: u64,

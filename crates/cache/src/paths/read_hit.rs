@@ -28,7 +28,7 @@ struct Hit {
 
 impl Engine {
     /// The answer to a read of one block that the cache has, or of blocks and parts of blocks that
-    /// lie in a row in memory that it lends; `None`, and nothing has happened, for every other
+    /// are contiguous in memory that it lends; `None`, and nothing has happened, for every other
     /// read.
     pub(super) fn read_hit(
         self: &Rc<Self>,
@@ -114,7 +114,7 @@ impl Engine {
         is_served.then_some(found)
     }
 
-    /// The first of versions that lie in a row, of all blocks of a run.
+    /// The first of versions that are contiguous, of all blocks of a run.
     #[inline]
     fn find_row(&self, log: &Log, run: BlockRun) -> Option<Found> {
         if run.count == 1 {

@@ -68,7 +68,7 @@ impl Engine {
             guard: self.core_writes.try_lock(run).expect("nobody had a turn"),
             _busy: self.busy.begin(),
         };
-        // In a task, so that it is accounted for whoever gives up waiting.
+        // In a task, so that it is accounted for even if the caller stops waiting.
         Some(match self.runtime.start(through.finish()) {
             Ok(outcome) => Submission::ready(outcome),
             Err(rest) => Submission::pending(rest),

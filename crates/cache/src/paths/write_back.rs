@@ -56,7 +56,7 @@ impl Engine {
             let wanted = is_around.then_some(BypassReason::Adaptive);
             engine.write_slowly(&request, begun, wanted).await
         };
-        // In a task, so that it is accounted for whoever gives up waiting.
+        // In a task, so that it is accounted for even if the caller stops waiting.
         match self.runtime.start(write) {
             Ok(outcome) => Submission::ready(outcome),
             Err(rest) => Submission::pending(rest),
@@ -134,8 +134,8 @@ impl Engine {
         outcome
     }
 
-    /// Waits for a record in a task of its own, so that it is accounted for whoever gives up
-    /// waiting.
+    /// Waits for a record in a task of its own, so that it is accounted for even if the caller
+    /// stops waiting.
     fn answer_later(
         self: &Rc<Self>,
         started: Started,
@@ -210,7 +210,7 @@ impl Engine {
         log.class_of(asked).write.failed += u64::from(outcome.is_err());
     }
 
-    /// A write, or the part of a request that is one; and how it went, for whoever counts it.
+    /// A write, or the part of a request that is one; and its outcome, for the statistics.
     pub(super) async fn write_uncounted(
         self: &Rc<Self>,
         request: &Request,

@@ -115,7 +115,7 @@ struct Known {
     sectors: Option<Sectors>,
 }
 
-/// Takes blocks of one line that lie in a row.
+/// Takes blocks of one line that are contiguous.
 type Place<'a> = dyn FnMut(&Insertion, &Known) + 'a;
 
 impl Weave<'_> {

@@ -69,7 +69,8 @@ impl Operation {
     /// Ends an operation whose waiter was dropped.
     fn discard(self, answer: Answer) {
         if self.keep.answers_descriptor && answer.result >= 0 {
-            // SAFETY: the kernel made this descriptor for us, and nobody else has learnt of it.
+            // SAFETY: the kernel made this descriptor for this operation, and it has no other
+            // owner.
             drop(unsafe { OwnedFd::from_raw_fd(answer.result) });
         }
     }

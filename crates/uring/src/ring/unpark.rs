@@ -12,8 +12,8 @@ pub(crate) struct Unparker {
     count: UnsafeCell<u64>,
 }
 
-// SAFETY: the count is written by the kernel only and read by nobody; the descriptor may be used
-// from any thread.
+// SAFETY: the count is written by the kernel only and never read; the descriptor may be used from
+// any thread.
 unsafe impl Sync for Unparker {}
 
 impl AsFd for Unparker {

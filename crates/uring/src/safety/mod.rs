@@ -42,7 +42,7 @@ pub enum DeviceKind {
     BlockDevice,
 }
 
-/// All that is known about a file or block device that somebody wants to use.
+/// The facts about a file or block device.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
     /// The path with every symbolic link resolved.
@@ -62,12 +62,12 @@ pub struct DeviceFacts {
     pub holders: Vec<String>,
     /// Whether it, or one of its partitions, is swap space in use.
     pub swap: bool,
-    /// Whether someone holds the block device exclusively at this moment, for whatever reason.
+    /// Whether the block device is held exclusively.
     pub claimed: bool,
     pub signatures: Vec<Signature>,
 }
 
-/// One reason why taking the device would hurt somebody.
+/// One reason not to use the device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Hazard {
     #[error("it is mounted at {}: unmount it first", .0.display())]
@@ -83,7 +83,7 @@ pub enum Hazard {
 }
 
 impl Hazard {
-    /// Whether `--force` may override it: contents can be given up, use by somebody cannot.
+    /// Whether `--force` may override it: contents can be overwritten, a device in use cannot.
     pub fn may_be_forced(&self) -> bool {
         matches!(self, Self::Contents(_))
     }
