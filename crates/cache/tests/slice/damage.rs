@@ -282,7 +282,7 @@ fn checkpoint_that_gives_two_blocks_one_place_is_refused() {
         place.copy_from(&header.encode());
         let refused = reopen(&bench).await.map(|_| ()).unwrap_err();
         assert!(
-            matches!(&refused, OpenError::Checkpoint { detail, .. } if detail.contains("share")),
+            matches!(&refused, OpenError::Checkpoint { detail, .. } if detail.contains("overlap")),
             "{refused}"
         );
     });
