@@ -181,21 +181,22 @@ impl Prepared {
 pub enum Warning {
     #[error("the array was not shut down cleanly")]
     Unclean,
-    #[error("{regions} regions that were being written were resynchronised")]
+    #[error("{regions} regions that were being written were resynced")]
     Resynchronised { regions: usize },
-    #[error("the parity is not to be trusted until the array has been initialised")]
+    #[error("the parity is not valid until the initial sync is complete")]
     ParityUntrusted,
     #[error(
-        "the array was degraded and not shut down cleanly; it was started by force: what {lost} lost \
-         members held where it was being written is an error, unless other parity proves it"
+        "the array was degraded and not shut down cleanly; it was started with --force: where it \
+         was being written, reads of the {lost} missing members fail unless other parity verifies \
+         the data"
     )]
     Forced { lost: usize },
     #[error(
-        "the array was degraded and not shut down cleanly; its parity was accepted as it is: what \
-         {lost} lost members held may be wrong where it was being written"
+        "the array was degraded and not shut down cleanly; its parity was assumed clean: where it \
+         was being written, the data of the {lost} missing members may be wrong"
     )]
     ParityAccepted { lost: usize },
-    #[error("{records} records of the stripe journal were written to the members again")]
+    #[error("{records} records of the stripe journal were replayed")]
     Replayed { records: u64 },
     #[error("the stripe journal is not used: {reason}")]
     JournalLost { reason: String },
@@ -210,13 +211,13 @@ pub enum Warning {
 pub enum AssembleError {
     #[error("no devices were given")]
     NoDevices,
-    #[error("{device}: is no member of a Headpond array; leave it out")]
+    #[error("{device}: is not a member of a Headpond array; leave it out")]
     Foreign { device: DeviceName },
     #[error("{device}: its superblock cannot be used: {cause}; leave it out to start without it")]
     Unusable { device: DeviceName, cause: DecodeError },
     #[error(
-        "{device}: belongs to array `{found}` ({found_uuid}), and not to the one that is to be \
-         started ({wanted}); attach the right device, or leave this one out"
+        "{device}: belongs to array `{found}` ({found_uuid}), not to the one being started \
+         ({wanted}); attach the right device, or leave this one out"
     )]
     OtherArray { device: DeviceName, found: String, found_uuid: Uuid, wanted: Uuid },
     #[error(
@@ -226,70 +227,72 @@ pub enum AssembleError {
     #[error("{device}: contradicts the newer superblock on {newer} about `{field}`; leave it out")]
     Contradiction { device: DeviceName, newer: DeviceName, field: &'static str },
     #[error(
-        "{device} was in use without {other}, but the array has also gone on as if it had not been: \
-         each of the two may hold what the other lacks; leave one of them out to choose"
+        "{device} was in use without {other}, and the array was also in use without that: each of \
+         the two may hold data that the other lacks; leave one of them out to choose"
     )]
     Diverged { device: DeviceName, other: DeviceName },
-    #[error("{device}: has {size_bytes} bytes, the array needs {needed_bytes}; was it truncated?")]
+    #[error(
+        "{device}: has {size_bytes} bytes; the array requires {needed_bytes}: was it truncated?"
+    )]
     TooSmall { device: DeviceName, size_bytes: u64, needed_bytes: u64 },
     #[error(
-        "{device}: has logical blocks of {found} bytes, the array was made for {allowed}; attach \
-         it so that it shows smaller ones"
+        "{device}: has logical blocks of {found} bytes; the array supports up to {allowed}: attach \
+         it with smaller ones"
     )]
     LogicalBlock { device: DeviceName, found: u32, allowed: u32 },
     #[error("array `{name}` was never completely created; create it again")]
     Unborn { name: String },
     #[error(
-        "array `{name}`: {lost} members are missing in group {group} ({roles}), the level \
-         replaces {redundancy}; bring them back"
+        "array `{name}`: {lost} members are missing in group {group} ({roles}), and the level \
+         tolerates {redundancy}; attach them"
     )]
     TooFew { name: String, group: usize, lost: usize, redundancy: usize, roles: String },
     #[error(
         "array `{name}` is degraded and was not shut down cleanly, so the data of the missing \
-         members ({roles}) may be wrong; bring them back, or start with --force"
+         members ({roles}) may be wrong; attach them, or start with --force"
     )]
     DegradedAndUnclean { name: String, roles: String },
     #[error(
-        "array `{name}` is degraded and was not shut down cleanly, and its stripe journal cannot be \
-         used ({reason}), so the data of the missing members ({roles}) may be wrong; bring the \
-         journal or the members back, or start with --force"
+        "array `{name}` is degraded and was not shut down cleanly, and its stripe journal cannot \
+         be used ({reason}), so the data of the missing members ({roles}) may be wrong; attach the \
+         journal or the members, or start with --force"
     )]
     DegradedWithoutJournal { name: String, roles: String, reason: String },
     #[error(
-        "{device}: is stripe journal {found}, array `{name}` has {expected}: attach that one, or \
-         leave it out"
+        "{device}: is stripe journal {found}, but array `{name}` has {expected}: attach that one, \
+         or leave this one out"
     )]
     OtherJournal { device: DeviceName, name: String, expected: Uuid, found: Uuid },
     #[error(
-        "{device}: the array has gone on to epoch {expected} of its stripe journal, this is an \
-         image of epoch {found}: attach the right one, or leave it out"
+        "{device}: the array is at epoch {expected} of its stripe journal, and this is an image of \
+         epoch {found}: attach the right one, or leave it out"
     )]
     StaleJournal { device: DeviceName, found: u64, expected: u64 },
     #[error(
-        "array `{name}` is degraded and its parity was never initialised, so the data of the \
-         missing members ({roles}) cannot be computed; bring them back, or start with \
-         --force --assume-clean, which takes whatever the parity tells"
+        "array `{name}` is degraded and its initial sync never completed, so the data of the \
+         missing members ({roles}) cannot be reconstructed; attach them, or start with --force \
+         --assume-clean, which trusts the parity"
     )]
     DegradedAndUninitialised { name: String, roles: String },
     #[error(
-        "array `{name}` is degraded and was not shut down cleanly, and nothing says where it was being \
-         written, so all data of the missing members ({roles}) may be wrong; bring them back, or \
-         start with --force --assume-clean, which takes whatever the parity tells"
+        "array `{name}` is degraded and was not shut down cleanly, and no bitmap shows where it \
+         was being written, so all data of the missing members ({roles}) may be wrong; attach \
+         them, or start with --force --assume-clean, which trusts the parity"
     )]
     UnverifiedEverywhere { name: String, roles: String },
     #[error(
-        "array `{name}` has lost blocks, and none of the members given has the list of them, so that \
-         what lies there would be taken for data; bring back the members that are missing"
+        "array `{name}` has lost blocks, and no member given has the list of them, so their old \
+         contents would be read as data; attach the missing members"
     )]
     LostUnreadable { name: String },
     #[error(
-        "{device}: the array is being grown to more members, and what should say how far is not \
-         there; leave it out to go on without it"
+        "{device}: the array is being reshaped to more members, and the record of the progress is \
+         missing here; leave the device out to continue without it"
     )]
     HalfMissing { device: DeviceName },
     #[error(
-        "array `{name}` is being grown to a shape that is not one of more members; its superblocks \
-         were damaged or made by hand"
+        "array `{name}` is being reshaped to a shape that does not have more members; its \
+         superblocks were damaged or made by hand"
     )]
     Misgrown { name: String },
     #[error(transparent)]

@@ -101,44 +101,44 @@ pub enum Occupied {
 pub enum CreateError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    #[error("the name `{0}` is empty, longer than {NAME_BYTES_MAX} bytes or holds a zero byte")]
+    #[error("the name `{0}` is empty, longer than {NAME_BYTES_MAX} bytes or contains a zero byte")]
     Name(String),
     #[error(
-        "{device}: {size_bytes} bytes are too few: superblock and intent log take \
-         {data_offset}, and at least one strip must follow; use a larger device"
+        "{device}: has {size_bytes} bytes: superblock and intent bitmap take {data_offset}, and at \
+         least one strip must follow; use a larger device"
     )]
     TooSmall { device: DeviceName, size_bytes: u64, data_offset: u64 },
     #[error("{device}: is given twice; name each device once")]
     Duplicate { device: DeviceName },
     #[error(
-        "{device}: is {place} of array `{array}` ({uuid}), and holds a part of its data; take \
-         another device, or give that up with --force"
+        "{device}: is {place} of array `{array}` ({uuid}), and holds part of its data; use another \
+         device, or overwrite it with --force"
     )]
     Member { device: DeviceName, array: String, uuid: Uuid, place: String },
-    #[error("{device}: holds data of something else; wipe it first, or overwrite it with --force")]
+    #[error("{device}: holds other data; wipe it first, or overwrite it with --force")]
     Foreign { device: DeviceName },
     #[error(
-        "{device}: is the stripe journal of array {array}; take another device, or give that up \
+        "{device}: is the stripe journal of array {array}; use another device, or overwrite it \
          with --force"
     )]
     Journal { device: DeviceName, array: Uuid },
     #[error("a stripe journal is for levels with parity, not for {0}: leave it out")]
     JournalWithoutParity(Level),
     #[error(
-        "a stripe journal that is used while a member is missing needs the intent bitmap for the \
-         time before: keep the bitmap, or have the journal used always"
+        "a stripe journal for degraded operation requires the intent bitmap: keep the bitmap, or \
+         have the journal used always"
     )]
     JournalWithoutIntent,
     #[error(
-        "an integrity region says which copy of something is right, and level 0 has one copy: \
-         leave it out, or use a level with redundancy"
+        "an integrity region shows which copy is correct, and level 0 has one copy: leave it \
+         out, or use a level with redundancy"
     )]
     IntegrityWithoutRedundancy,
-    #[error("{device}: forgets everything with the power, and so cannot be a stripe journal")]
+    #[error("{device}: is volatile, and cannot be a stripe journal")]
     JournalInMemory { device: DeviceName },
     #[error(
-        "{device}: has {size_bytes} bytes, the stripe journal of this array needs {needed_bytes}; \
-         use a larger device"
+        "{device}: has {size_bytes} bytes; the stripe journal of this array requires \
+         {needed_bytes}: use a larger device"
     )]
     JournalTooSmall { device: DeviceName, size_bytes: u64, needed_bytes: u64 },
     #[error(transparent)]

@@ -88,7 +88,7 @@ pub enum PageError {
     Foreign,
     #[error("its checksum is {found:#010x} where {expected:#010x} was expected")]
     Checksum { expected: u32, found: u32 },
-    #[error("it belongs to another array or another place")]
+    #[error("it belongs to another array or another location")]
     Misplaced,
 }
 

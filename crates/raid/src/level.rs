@@ -31,7 +31,7 @@ pub enum Level {
 
 /// A number that is no RAID level known here.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no RAID level known here: use 0, 1, 10, 5, 6, 50 or 60")]
+#[error("`{0}` is not a supported RAID level: use 0, 1, 10, 5, 6, 50 or 60")]
 pub struct UnknownLevel(pub String);
 
 impl Level {

@@ -90,9 +90,9 @@ pub struct RecoveryPlan {
 /// Why there is no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    #[error("more strips of the stripe are lost than its parity can replace")]
+    #[error("more strips of the stripe are missing than its parity can replace")]
     BeyondRedundancy,
-    #[error("a strip is lost and the parity that should replace it is not valid")]
+    #[error("a strip is missing and the parity that should replace it is not valid")]
     StaleParity,
 }
 

@@ -358,7 +358,7 @@ mod tests {
             ("hdd-7k2-4t", "floppy", "no model named floppy"),
             ("write_us = 20", "write_us = -1", "cache.write_us must be a time"),
             ("write_us = 20", "line = \"12K\"", "cache.line must be a power of two from 4K to 1M"),
-            ("raid = 60", "raid = 7", "no RAID level"),
+            ("raid = 60", "raid = 7", "not a supported RAID level"),
             ("hdd-7k2-4t", "net-10g", "net-10g is a model of kind network; here a drive"),
             ("raid = 60\ngroups = 4", "raid = 0\ncondition = \"degraded\"", "RAID 0 loses no"),
             ("drives = 40", "drives = 40\ncontroller = \"net-10g\"", "here a controller"),

@@ -77,7 +77,7 @@ pub fn check(
             Consent::Forced => eprintln!("headpond: note: {claim}: that is overwritten"),
             Consent::Never | Consent::Careful => {
                 return Err(Failure::refused(format!(
-                    "{claim}: take another device, or give that up with --force"
+                    "{claim}: use another device, or overwrite it with --force"
                 )));
             }
         }

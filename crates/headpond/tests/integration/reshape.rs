@@ -61,7 +61,7 @@ fn an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volum
     user.ok(&["array", "add-spare", "v", &spare]);
     let refused = user.run(&["array", "grow", "v", &new]);
     assert_eq!(refused.code, 4, "{}", refused.err);
-    assert!(refused.err.contains("has the spare"), "{}", refused.err);
+    assert!(refused.err.contains("has the hot spare"), "{}", refused.err);
     let told = user.ok(&["array", "grow", "v", &spare, &new]);
     assert!(told.contains("growing from 3 members"), "{told}");
     let refused = user.run(&["array", "scrub", "v"]);
@@ -152,7 +152,7 @@ fn a_mirror_gets_a_third_copy_and_gives_up_the_first_while_it_is_served() {
     each_mib(&user, &qemu_io, "write");
     let refused = user.run(&["array", "drop-copy", "v", &first]);
     assert_eq!(refused.code, 4, "{}", refused.err);
-    assert!(refused.err.contains("less than two copies"), "{}", refused.err);
+    assert!(refused.err.contains("fewer than two copies"), "{}", refused.err);
     let told = user.ok(&["array", "grow", "v", &third, "--wait"]);
     assert!(told.contains("RAID 1 of 3 members, healthy"), "{told}");
     for word in ["missing", "/dev/no-such-copy", "3c6ef372-fe94-882b-a739-80c0b9dbce88"] {

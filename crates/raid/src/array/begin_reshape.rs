@@ -29,44 +29,50 @@ use crate::superblock::{
 /// Why an array does not get more members; it is as it was, but for new devices that may be spares.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GrowError {
-    #[error("no device was given to grow array `{array}` by")]
+    #[error("no devices were given to grow array `{array}` with")]
     NoDevices { array: String },
-    #[error("array `{array}` is being grown already; wait for it, or restart it to go on")]
+    #[error(
+        "array `{array}` is already being reshaped; wait for that, or restart the array to continue"
+    )]
     Growing { array: String },
-    #[error("array `{array}` grows by {most} devices at a time at most, not by {devices}")]
+    #[error("array `{array}` can grow by at most {most} devices at a time, not by {devices}")]
     TooMany { array: String, devices: usize, most: usize },
-    #[error("array `{array}` is declustered, and its shape is fixed; make a new array and copy")]
+    #[error(
+        "array `{array}` is declustered and cannot be reshaped; create a new array and copy the \
+         data"
+    )]
     Declustered { array: String },
     #[error(
-        "array `{array}` is striped by weights, and these are fixed; make a new array and copy"
+        "array `{array}` is striped by weights and cannot be reshaped; create a new array and copy \
+         the data"
     )]
     Weighted { array: String },
     #[error(
-        "array `{array}` has a stripe journal, which knows its shape: take it away first (`headpond \
-         array drop-journal`), and give it one when it has grown"
+        "array `{array}` has a stripe journal, which is bound to its shape: remove it first \
+         (`headpond array drop-journal`), and set one after the reshape"
     )]
     Journal { array: String },
     #[error(
-        "array `{array}` has no intent bitmap, so that nobody would know what a power cut tore; \
-         make a new array with one, and copy"
+        "array `{array}` has no intent bitmap, which would show what a power cut tore; create a \
+         new array with one and copy the data"
     )]
     NoBitmap { array: String },
-    #[error("array `{array}` lacks a member: have a spare take its role first")]
+    #[error("array `{array}` is degraded: rebuild it onto a spare first")]
     Degraded { array: String },
-    #[error("array `{array}` gives a role to a spare: wait for that, or remove the spare")]
+    #[error("array `{array}` is rebuilding onto a spare: wait for that, or remove the spare")]
     Filling { array: String },
-    #[error("the parity of array `{array}` was never computed up to the end: wait for that")]
+    #[error("the initial sync of array `{array}` is not complete: wait for that")]
     Uninitialised { array: String },
-    #[error("array `{array}` has lost blocks: write them again first, `status` lists them")]
+    #[error("array `{array}` has lost blocks: write them again first; `status` lists them")]
     LostBlocks { array: String },
     #[error(
-        "array `{array}` has the spare {device} that stands by, and would lose it: name it as one \
-         of those to grow by, or remove it"
+        "array `{array}` has the hot spare {device}, and would lose it: grow with it too, or \
+         remove it"
     )]
     Spare { array: String, device: DeviceName },
     #[error(
-        "array `{array}` has strips of {strip_bytes} bytes, and there is room to grow with strips \
-         up to {STAGE_BYTES}; make a new array with smaller ones, and copy"
+        "array `{array}` has strips of {strip_bytes} bytes, and a reshape supports up to \
+         {STAGE_BYTES}; create a new array with smaller strips and copy the data"
     )]
     Strip { array: String, strip_bytes: u32 },
     #[error(

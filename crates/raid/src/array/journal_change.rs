@@ -21,28 +21,28 @@ const FIRST_EPOCH: u64 = 1;
 /// Why an array keeps the journal that it has.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    #[error("array `{array}` has no parity, and no use for a stripe journal")]
+    #[error("array `{array}` has no parity: a stripe journal is only for levels with parity")]
     NoParity { array: String },
     #[error(
-        "array `{array}` has no intent bitmap: a journal that is used while a member is missing needs \
-         it for the time before; have the journal used always"
+        "array `{array}` has no intent bitmap, which a journal for degraded operation requires; \
+         have the journal used always"
     )]
     NoBitmap { array: String },
-    #[error("array `{array}` is being grown to more members; wait for that")]
+    #[error("array `{array}` is being reshaped to more members; wait for that")]
     Growing { array: String },
     #[error(
-        "array `{array}` has stripes that are torn until they are written, or can be read: it cannot \
-         be stopped in order"
+        "array `{array}` has stripes that are torn until they are written, or can be read: a clean \
+         shutdown is not possible"
     )]
     Torn { array: String },
     #[error("array `{array}` has no stripe journal")]
     None { array: String },
     #[error(
-        "array `{array}` lacks a member, and without a stripe journal its write hole would be open: \
-         give it another journal, or have a spare take the role first"
+        "array `{array}` is degraded, and without a stripe journal its write hole would be open: \
+         set another journal, or rebuild onto a spare first"
     )]
     Exposed { array: String },
-    #[error("{device}: is the stripe journal of array `{array}` already")]
+    #[error("{device}: is already the stripe journal of array `{array}`")]
     Known { array: String, device: String },
     #[error(transparent)]
     Create(#[from] CreateError),

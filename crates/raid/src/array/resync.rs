@@ -34,7 +34,7 @@ impl Array {
     /// # Errors
     /// The first strip that could neither be read nor done without; what was done stays done.
     pub async fn initialise(&self, mut go_on: impl AsyncFnMut() -> bool) -> Outcome {
-        self.check_shape_stays("compute parity while it is grown to more members")?;
+        self.check_shape_stays("sync while it is reshaped to more members")?;
         let stripes = self.layout.stripes();
         let mut done = self.initialised.get();
         let mut recorded_at = self.runtime.now();

@@ -18,28 +18,28 @@ use crate::superblock::Superblock;
 /// Why a device cannot take its old role again as it is. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReturnError {
-    #[error("{device}: is no member of array `{array}`; `add-spare` makes a spare of it")]
+    #[error("{device}: is not a member of array `{array}`; `add-spare` adds it as a spare")]
     Foreign { array: String, device: DeviceName },
     #[error(
-        "{device}: array `{array}` has no role that would wait for it: another device has taken \
-         it, or it failed while it came back; `add-spare --force` makes a spare of it"
+        "{device}: array `{array}` has no role to re-add it to: another device has its role, or it \
+         failed while it was re-added; `add-spare --force` adds it as a spare"
     )]
     Replaced { array: String, device: DeviceName },
-    #[error("{device}: is in use in array `{array}` already")]
+    #[error("{device}: is already in use in array `{array}`")]
     InUse { array: String, device: DeviceName },
     #[error(
-        "{device}: array `{array}` has no record of what was written since it left ({cause}); \
-         `add-spare --force` has everything written to it anew"
+        "{device}: array `{array}` has no record of the writes that it missed ({cause}); \
+         `add-spare --force` rebuilds all of it"
     )]
     Unmarked { array: String, device: DeviceName, cause: &'static str },
     #[error(
-        "{device}: is at event {found}, array `{array}` has marked what is written only since event \
-         {since}: it is an older image; `add-spare --force` has everything written to it anew"
+        "{device}: is at event {found}, and array `{array}` has marked writes only since event \
+         {since}: it is an older image; `add-spare --force` rebuilds all of it"
     )]
     TooOld { array: String, device: DeviceName, found: u64, since: u64 },
     #[error(
-        "{device}: was in use without {other}, as array `{array}` never was: it may hold what the \
-         array lacks; save that first, then `add-spare --force` has everything written to it anew"
+        "{device}: was in use without {other}, as array `{array}` never was: it may hold data that \
+         the array lacks; save that first, then `add-spare --force` rebuilds all of it"
     )]
     Diverged { array: String, device: DeviceName, other: DeviceName },
     #[error(transparent)]
@@ -65,7 +65,7 @@ impl Array {
         };
         let own = &superblock.array;
         if own.reshape.is_some() || own.roles.len() != self.layout.members() {
-            let cause = "it has been given more members";
+            let cause = "it has been reshaped to more members";
             return Err(ReturnError::Unmarked { array: self.array_name(), device: name, cause });
         }
         let role = self.consider_return(&name, &superblock)?;
@@ -115,10 +115,10 @@ impl Array {
         let Some(since) = self.recorder.record().absent_since else {
             let cause = match (self.intents.is_some(), self.members.lent_to(role).is_some()) {
                 (false, _) => "it has no intent bitmap",
-                (_, true) => "distributed spare space has taken its place",
+                (_, true) => "its data is in distributed spare space",
                 _ => {
-                    "it was started by force, or mended from its cache, after an unclean stop that cost it \
-                      a member"
+                    "it was started by force, or repaired from its cache, after an unclean shutdown that \
+                      cost it a member"
                 }
             };
             return Err(ReturnError::Unmarked { array, device, cause });

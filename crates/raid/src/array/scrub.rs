@@ -99,7 +99,7 @@ impl Array {
         &self,
         mut go_on: impl AsyncFnMut() -> bool,
     ) -> Result<Scrubbed, DeviceError> {
-        self.check_shape_stays("be scrubbed while it is grown to more members")?;
+        self.check_shape_stays("be scrubbed while it is reshaped to more members")?;
         let stripes = self.layout.stripes();
         let done = self.recorder.record().work.scrubbed_stripes.unwrap_or(0);
         let mut done = self.scrub_resumes_at(done);

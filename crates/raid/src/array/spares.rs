@@ -19,56 +19,58 @@ use crate::superblock::{FillRecord, SPARES_MAX};
 /// Why the members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MemberError {
-    #[error("array `{array}` has no redundancy: it needs every member, and none is made of others")]
+    #[error("array `{array}` has no redundancy: it requires every member, and none can be rebuilt")]
     NoRedundancy { array: String },
-    #[error("{device}: belongs to the array already")]
+    #[error("{device}: is already in the array")]
     Known { device: DeviceName },
-    #[error("{device}: has {size_bytes} bytes, a member of array `{array}` needs {needed_bytes}")]
+    #[error(
+        "{device}: has {size_bytes} bytes; a member of array `{array}` requires {needed_bytes}"
+    )]
     TooSmall { array: String, device: DeviceName, size_bytes: u64, needed_bytes: u64 },
     #[error(
-        "{device}: has logical blocks of {found} bytes, array `{array}` was made for {allowed}; \
-         attach it so that it shows smaller ones"
+        "{device}: has logical blocks of {found} bytes; array `{array}` supports up to {allowed}: \
+         attach it with smaller ones"
     )]
     LogicalBlock { array: String, device: DeviceName, found: u32, allowed: u32 },
-    #[error("array `{array}` has {SPARES_MAX} spares, which is the most; remove one first")]
+    #[error("array `{array}` has {SPARES_MAX} spares, which is the maximum; remove one first")]
     TooMany { array: String },
-    #[error("array `{array}` has no spare that stands by; add a device first")]
+    #[error("array `{array}` has no hot spare; add a device first")]
     NoSpare { array: String },
     #[error("array `{array}` has no member or spare `{member}`; `status` lists them")]
     Unknown { array: String, member: String },
-    #[error("a spare is on its way to role {role} already; remove it first to take another one")]
+    #[error(
+        "role {role} is already being rebuilt onto a spare; remove that one first to use another"
+    )]
     Filling { role: u16 },
     #[error(
-        "array `{array}` needs {device}: its group has lost as many members as the level replaces; \
-         give a spare the place of one of those first (`headpond array add-spare`), or have one back \
-         (`re-add`)"
+        "array `{array}` needs {device}: its group lacks as many members as the level tolerates; \
+         rebuild one of those first (`headpond array add-spare`), or re-add it (`re-add`)"
     )]
     Needed { array: String, device: DeviceName },
     #[error(
-        "array `{array}`: its first parity is not made up to the end yet, and what a lost \
-         member held could not be made of the others: wait for that (`headpond array wait`)"
+        "array `{array}`: its initial sync is not complete, and the data of a failed member could \
+         not be reconstructed: wait for that (`headpond array wait`)"
     )]
     Uninitialised { array: String },
-    #[error("array `{array}` is being grown to more members; wait for that")]
+    #[error("array `{array}` is being reshaped to more members; wait for that")]
     Growing { array: String },
-    #[error("array `{array}` is no RAID 1, of which copies could be given up")]
+    #[error("array `{array}` is not a RAID 1, and has no copies to drop")]
     NoCopies { array: String },
     #[error(
-        "array `{array}` has no copy `{copy}`: `status` lists them; one whose device is not known \
-         any more is called `missing`"
+        "array `{array}` has no copy `{copy}`: `status` lists them; one without a known device is \
+         called `missing`"
     )]
     UnknownCopy { array: String, copy: String },
     #[error(
-        "array `{array}` has no copy whose device is not known any more: name one that `status` \
-         lists by its device"
+        "array `{array}` has no copy without a known device: name one by its device, as `status` \
+         lists it"
     )]
     NoneMissing { array: String },
     #[error(
-        "the copies of array `{array}` may differ since an unclean stop, and are being made alike: \
-         wait for that"
+        "the copies of array `{array}` may differ since an unclean shutdown; wait for the resync"
     )]
     Unalike { array: String },
-    #[error("array `{array}` would have less than two copies left that are in use")]
+    #[error("array `{array}` would have fewer than two copies in use")]
     LastCopies { array: String },
     #[error(transparent)]
     Device(#[from] DeviceError),

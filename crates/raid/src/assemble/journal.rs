@@ -56,7 +56,7 @@ pub(super) async fn find(
     if is_of_array && label.journal != journal.uuid && (is_needless || is_exchanged) {
         // Left by an exchange that was cut. The one that is named is not there, and what it may
         // hold counts as lost.
-        let reason = format!("{}: an exchange of journals was not ended", device.name());
+        let reason = format!("{}: a change of journals was not completed", device.name());
         return Ok(Found::Lost(reason));
     }
     if label.journal != journal.uuid || !is_of_array {
@@ -71,7 +71,10 @@ pub(super) async fn find(
     }
     let end = RING_OFFSET + label.ring_bytes;
     if end > device.geometry().size_bytes || end < bytes_min(layout) {
-        return Ok(Found::Lost(format!("{}: its size does not fit; was it cut?", device.name())));
+        return Ok(Found::Lost(format!(
+            "{}: its size does not match; was it truncated?",
+            device.name()
+        )));
     }
     let replays = !journal.is_lost && record.state != RecordedState::Clean;
     match survey(&device, &label, layout, replays).await {

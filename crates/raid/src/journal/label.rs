@@ -64,15 +64,19 @@ impl Tail {
 pub enum LabelError {
     #[error("it is empty")]
     Zeroed,
-    #[error("it is no stripe journal")]
+    #[error("it is not a stripe journal")]
     Foreign,
     #[error("its checksum is {found:#010x} where {expected:#010x} was expected")]
     Checksum { expected: u32, found: u32 },
-    #[error("it is of format version {found}; this program knows up to {VERSION}: use a newer one")]
+    #[error(
+        "it has format version {found}; this program supports up to {VERSION}: use a newer one"
+    )]
     Version { found: u32 },
-    #[error("it needs features {unknown:#x} that this program does not know; use a newer one")]
+    #[error(
+        "it requires features {unknown:#x}, which this program does not support: use a newer one"
+    )]
     Incompatible { unknown: u64 },
-    #[error("its field `{field}` has the impossible value {value}")]
+    #[error("its field `{field}` has the invalid value {value}")]
     Field { field: &'static str, value: u64 },
 }
 

@@ -19,7 +19,9 @@ pub enum LayoutError {
          60) or groups = 1"
     )]
     GroupsNotAllowed { level: Level, groups: usize },
-    #[error("{members} members cannot be dealt evenly into {groups} groups; change one of the two")]
+    #[error(
+        "{members} members cannot be divided evenly into {groups} groups; change one of the two"
+    )]
     Uneven { members: usize, groups: usize },
     #[error(
         "{level} needs at least {needed} members in a group, and {found} were given; add members \
@@ -31,11 +33,11 @@ pub enum LayoutError {
          use larger members"
     )]
     MemberTooSmall { data_bytes: u64, strip_bytes: u32 },
-    #[error("{level} cannot be declustered; use level 5 or 6, and its width for the groups")]
+    #[error("{level} cannot be declustered; use level 5 or 6 with --width instead of groups")]
     NotDeclustered { level: Level },
-    #[error("{level} has stripes of at least {needed} strips, and {width} were asked for")]
+    #[error("{level} has stripes of at least {needed} strips, not {width}")]
     TooNarrow { level: Level, needed: usize, width: usize },
-    #[error("{spares} distributed spares: there can be {SLOTS_MAX}; use fewer")]
+    #[error("{spares} distributed spares: the maximum is {SLOTS_MAX}; use fewer")]
     TooManySlots { spares: usize },
     #[error(
         "stripes of {width} strips and {spares} distributed spares need {needed} to {MEMBERS_MAX} \
@@ -43,14 +45,13 @@ pub enum LayoutError {
     )]
     TooFewForSpread { members: usize, width: usize, spares: usize, needed: usize },
     #[error(
-        "a member has room for {rows} rows of strips, and stripes of this shape end evenly after \
-         {needed}; use larger members, a smaller strip, or a width that divides the members \
-         without the spares"
+        "a member has room for {rows} rows of strips, and this layout repeats after {needed}; use \
+         larger members, a smaller strip, or a width that divides the members without the spares"
     )]
     TooFewRows { rows: u64, needed: u64 },
     #[error(
-        "{weights} weights for {members} members: there is one for each member, from 1 to 255, and \
-         for at most {WEIGHTED_MAX} members"
+        "{weights} weights for {members} members: give one for each member, from 1 to 255, and at \
+         most {WEIGHTED_MAX} members"
     )]
     Weights { weights: usize, members: usize },
     #[error("{level} cannot be striped by weights; use level 0, or members of one size and speed")]

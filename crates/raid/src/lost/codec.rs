@@ -40,7 +40,7 @@ pub enum DecodeError {
     Checksum { expected: u32, found: u32 },
     #[error("it belongs to array {found}")]
     OtherArray { found: Uuid },
-    #[error("its field `{field}` has the impossible value {value}")]
+    #[error("its field `{field}` has the invalid value {value}")]
     Field { field: &'static str, value: u64 },
 }
 

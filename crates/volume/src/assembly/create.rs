@@ -47,8 +47,8 @@ pub enum CreateError {
     )]
     CacheOfOwn { device: DeviceName },
     #[error(
-        "{device}: is a member of array `{array}`, and holds a part of its data; take another device, or \
-         discard it with --force"
+        "{device}: is a member of array `{array}`, and holds part of its data; use another device, or \
+         overwrite it with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
     #[error(

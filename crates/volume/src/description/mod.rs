@@ -590,7 +590,7 @@ mod tests {
         assert!(refuse("hv0\"\n", "a b\"\n").contains("cannot be the name"));
         assert!(refuse("slices = 2", "slices = 0").contains("1 to 16 slices"));
         assert!(refuse("/dev/b", "/dev/a").contains("named twice"));
-        assert!(refuse("raid = 60", "raid = 7").contains("no RAID level"));
+        assert!(refuse("raid = 60", "raid = 7").contains("not a supported RAID level"));
         assert!(refuse("strip =", "chunk =").contains("unknown field"));
         for line in ["2K", "48K", "2M"] {
             let line = format!("line = {line:?}\n cleaning =");

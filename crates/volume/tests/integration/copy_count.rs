@@ -307,7 +307,7 @@ fn a_mistyped_device_gives_up_no_copy_and_missing_the_one_that_nobody_has() {
         assert_eq!((copies(&volume), volume.status().array.state), (2, ArrayState::Healthy));
         let leaving = LeavingCopy { copy: WhichCopy::Missing, device: None };
         let error = volume.drop_copy(None, leaving, pool()).await.expect_err("none is");
-        assert!(error.to_string().contains("no copy whose device"), "{error}");
+        assert!(error.to_string().contains("no copy without a known device"), "{error}");
         volume.self_check();
         volume.stop().await.expect("stops");
     });
