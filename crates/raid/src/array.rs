@@ -1,23 +1,22 @@
 //! An array as a block device.
 //!
 //! Lifecycle: 1. `create` writes the superblocks; 2. `assemble` finds the members and makes an
-//! [`Array`];
-//! 3. requests are served, and members that fail are left out; 4. [`Array::stop`] records the array
-//!    as clean. A submission must be driven to its end: dropping one half-way is a power cut for
-//!    its stripe.
+//! [`Array`]; 3. requests are served, and members that fail are excluded; 4. [`Array::stop`]
+//! records the array as clean. A submission must be driven to its end: dropping one half-way is a
+//! power cut for its stripe.
 //!
 //! **Invariants**
-//! - Parity levels change a stripe only under its lock, and so that data and parity on the members
-//!   that are left agree once the lock is free.
-//! - A write that was carried out without a member is acknowledged only after the survivors durably
-//!   know that this member is out.
-//! - Once a group has lost more members than it can replace, nothing is written any more.
-//! - What nobody can know any more is read as an error until it is written again.
-//! - Order of acquisition: stripe lock, intent mark, scratch memory. Nobody waits for a lock with
+//! - Parity levels change a stripe only under its lock, and so that data and parity on the
+//!   remaining members are consistent once the lock is free.
+//! - A write that was executed without a member is acknowledged only after the survivors durably
+//!   exclude this member.
+//! - Once a group has lost more members than it tolerates, nothing is written any more.
+//! - Lost blocks are read as errors until they are written again.
+//! - Order of acquisition: stripe lock, intent mark, scratch memory. No task waits for a lock with
 //!   scratch.
 //!
-//! **Not here**: where bytes lie (`layout`), what a write needs (`plan`), arithmetic (`parity`),
-//! the bytes on the members (`superblock`, `intent`).
+//! **Not here**: addresses (`layout`), the I/O that a write requires (`plan`), arithmetic
+//! (`parity`), the bytes on the members (`superblock`, `intent`).
 
 mod absence;
 mod begin_reshape;

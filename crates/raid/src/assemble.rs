@@ -1,12 +1,12 @@
-//! Putting an array together from its members, given in any order.
+//! Assembling an array from its members, given in any order.
 //!
-//! 1. every device is looked at (`look`); strangers, doubles and damaged ones are refused, and
-//!    those that cannot be read, or hang, are done without, as if they were not given; 2. `judge`
-//!    says who is a member and whom the array went on without, or that there is more than one
-//!    history; 3. what is missing must be within the redundancy, and after an unclean stop the
-//!    parity that replaces it must be right; 4. members that missed the last superblock are given
-//!    it, and then the array is recorded as in use; 5. after an unclean stop the marked regions are
-//!    resynced, but for what the stripe journal replays. Up to step 4 nothing is written.
+//! 1. every device is inspected (`look`); foreign, duplicate and damaged ones are refused, and
+//!    those that cannot be read, or hang, are left out, as if they were not given; 2. `judge`
+//!    decides about membership, or that the array has diverged; 3. missing members must be within
+//!    the redundancy, and after an unclean shutdown the parity that replaces them must be valid; 4.
+//!    members that missed the last superblock get it, and then the array is recorded as in use; 5.
+//!    after an unclean shutdown the marked regions are resynced, except for stripes that the
+//!    journal replays. Nothing is written before step 4.
 
 mod bitmaps;
 mod journal;
@@ -281,18 +281,16 @@ pub enum AssembleError {
     )]
     UnverifiedEverywhere { name: String, roles: String },
     #[error(
-        "array `{name}` has lost blocks, and no member given has the list of them, so their old \
-         contents would be read as data; attach the missing members"
+        "array `{name}` has lost blocks, and no member given has their list; attach the missing \
+         members"
     )]
     LostUnreadable { name: String },
     #[error(
-        "{device}: the array is being reshaped to more members, and the record of the progress is \
-         missing here; leave the device out to continue without it"
+        "{device}: lacks the record of the array's reshape; leave it out to continue without it"
     )]
     HalfMissing { device: DeviceName },
     #[error(
-        "array `{name}` is being reshaped to a shape that does not have more members; its \
-         superblocks were damaged or made by hand"
+        "array `{name}`: its reshape adds no members; its superblocks were damaged or made by hand"
     )]
     Misgrown { name: String },
     #[error(transparent)]

@@ -1,17 +1,16 @@
 //! Which copy of a mirror serves a read.
 //!
-//! A read goes to where it will be served soonest. What stands in a copy's queue is counted in
-//! bytes that could have been transferred meanwhile: of each operation its length, and for one that
-//! does not continue where another ended, what positioning costs. The shortest queue wins.
+//! A read goes to the copy that will serve it soonest. A copy's queue is counted in bytes that
+//! could have been transferred meanwhile: the length of each operation, plus the cost of
+//! positioning for one that does not continue where another ended. The shortest queue wins.
 //!
 //! Where members rotate, a stream stays with its copy, whose head is there already, until another
 //! copy has less to do by a quarter of everything that is queued. So one stream with enough in
-//! flight is dealt out in stretches: while one copy reads a stretch, the other one positions behind
-//! it and reads the next, and both are kept busy by what is in flight. Two streams find a copy each
-//! and stay there.
+//! flight is split into runs: while one copy reads a run, the other one positions behind it and
+//! reads the next, and both are kept busy. Two streams find a copy each and stay there.
 //!
-//! **Invariants**: the copy that is chosen is one of those that were offered.
-//! **Not here**: which copies are in use, and what is in flight (`array`).
+//! **Invariants**: the selected copy is one of the candidates.
+//! **Not here**: which copies are in use, and operations in flight (`array`).
 //! **Source**: Linux md, `drivers/md/raid1.c`, `read_balance` (nearest head, or fewest pending if
 //! nothing rotates). It never leaves a stream's copy while that rotates, so one stream reads at the
 //! speed of one drive.

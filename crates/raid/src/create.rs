@@ -1,10 +1,9 @@
-//! Making an array: its shape from the devices given, and the superblocks that say so.
+//! Creating an array: its shape from the devices given, and its superblocks.
 //!
-//! 1. [`plan`] derives the record without touching anything; 2. [`create`] looks at every device
-//!    and refuses what is in use; 3. writes both superblocks over with zeros; 4. writes the intent
-//!    pages and a superblock in state *being created*; 5. when all members have that, the
-//!    superblock in state *clean*. Cut anywhere, there is no array, or a refused half one, or the
-//!    new one.
+//! 1. [`plan`] derives the record without any I/O; 2. [`create`] inspects every device and refuses
+//!    those in use; 3. overwrites both superblocks with zeros; 4. writes the intent pages and a
+//!    superblock in state *being created*; 5. when all members have that, the superblock in state
+//!    *clean*. After a cut at any point there is no array, or a refused half one, or the new one.
 
 use std::rc::Rc;
 

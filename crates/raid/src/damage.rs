@@ -1,11 +1,11 @@
-//! What cannot be read of a stripe, block by block, and what follows of it.
+//! Unreadable blocks of a stripe, and their consequences.
 //!
-//! A stripe outlives as many unknown strips as its redundancy, at each of its blocks anew: two
-//! strips that are unreadable in different places are both made good. Where more are unknown, none
-//! of their data can be known, for the redundancy is an optimal code: as many equations as strips
-//! that it replaces, and any of them are needed.
+//! A stripe tolerates as many unknown strips as its redundancy, for each of its blocks separately:
+//! two strips that are unreadable at different offsets are both reconstructed. Where more are
+//! unknown, none of their data can be known, for the redundancy is an optimal code: as many
+//! equations as strips that it replaces, and any of them are needed.
 //!
-//! **Not here**: reading, and the place of the stripe (`array::damage`).
+//! **Not here**: reading, and the location of the stripe (`array::damage`).
 
 use std::collections::BTreeSet;
 

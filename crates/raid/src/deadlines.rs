@@ -1,27 +1,26 @@
 //! How long members are waited for.
 //!
-//! Three times count for each operation on a member. After its *patience* a read is *slow*: its
-//! data comes from the peers instead, and the member is read no more until it has answered. After
-//! the longest patience it is *late*, and members that are late too often are evicted. After the
-//! *deadline* the member counts as hung and is evicted, whatever the operation. Each of the three
-//! consequences can be set, and done without.
+//! Each operation on a member has three time limits. After its *patience* a read is *slow*: its
+//! data is reconstructed from the peers, and the member is not read until it has completed the
+//! read. After the read timeout, the longest patience, it is *late*, and members with too many
+//! timeouts are failed. After the *deadline* the member counts as hung and is failed, whatever the
+//! operation. Each of the three can be set, and switched off.
 //!
-//! The patience adapts: it is what the reads of the array usually take, and many times their
-//! spread, so that a member is compared with its peers, and an array that is busy all over is not
-//! called slow.
+//! The patience adapts: it is the usual time of the array's reads plus many times their deviation,
+//! so that a member is compared with its peers, and an array that is busy as a whole is not called
+//! slow.
 //!
-//! Time is counted in *ticks* that the thread of the array has lived through. A machine that was
-//! suspended, or a thread that was stopped, finds one tick gone and not a second, and blames
-//! nobody.
+//! Time is counted in *ticks* of the array's thread. After a suspend of the machine, or a stop of
+//! the thread, one tick has passed and not a second, and no member is failed for it.
 //!
-//! **Not here**: what is under way (`array::watch`), who can be done without (`array`).
+//! **Not here**: operations in flight (`array::watch`), which members can be failed (`array`).
 //! **Source**: V. Jacobson, "Congestion avoidance and control" (1988), for the estimate; its gains
-//! are an eighth and a quarter, ours are slower, since one slow member must not teach the array
-//! that this is usual. Thirty seconds are the time-out of Linux for SCSI disks and NVMe; drives
-//! made for arrays give up a sector after seven, and one that starts its spindle needs up to
-//! twenty. Two seconds are far beyond any queue that a drive keeps. ZFS (`deadman`) only reports
-//! after minutes, md waits for the kernel below it; DRBD's `disk-timeout` detaches and warns that
-//! answers may arrive late in memory that is used otherwise: for that see `array::operation`.
+//! are an eighth and a quarter, ours are slower, since one slow member must not become the usual
+//! case. Thirty seconds are the time-out of Linux for SCSI disks and NVMe; drives made for arrays
+//! give up a sector after seven, and one that starts its spindle needs up to twenty. Two seconds
+//! are far beyond the queue of any drive. ZFS (`deadman`) only reports after minutes, md waits for
+//! the kernel below it; DRBD's `disk-timeout` detaches and warns that answers may arrive late in
+//! memory that is used otherwise: for that see `array::operation`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! Checksums of what a scrub found whole, in pages on the member that holds it.
+//! Checksums of blocks that a scrub has verified, in pages on the member that holds the blocks.
 //!
-//! Each 4 KiB of a member's data area has a place of its own in the pages, whether something is
-//! known of it or not. Which of them count is said by a bitmap beside them, not by the pages: a
-//! region that was written to since is *unsigned* (`array::integrity`).
+//! Each 4 KiB of a member's data area has a fixed place in the pages, whether its checksum is known
+//! or not. A bitmap, not the pages, shows which checksums are valid: a region that was written to
+//! since is *unsigned* (`array::integrity`).
 //!
-//! **Invariants**: a page of another array, member or place, or a damaged one, says nothing; so a
-//! member that was replaced, or came back under a new UUID, vouches for nothing that it holds.
-//! **Not here**: reading and writing pages, and when they count (`array::integrity`).
+//! **Invariants**: a page of another array, member or location, or a damaged one, is ignored; so a
+//! member that was replaced, or re-added under a new UUID, has no valid checksums.
+//! **Not here**: reading and writing pages, and when they are valid (`array::integrity`).
 //! **Source**: `docs/format.md`, "Integrity region"; `docs/decisions/0021`.
 
 use std::ops::Range;

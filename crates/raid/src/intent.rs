@@ -1,4 +1,5 @@
-//! Which regions of the array may hold stripes whose parity is not right, should the power go now.
+//! The write-intent bitmap: regions of the array whose parity may be inconsistent after a power
+//! cut.
 //!
 //! A region is marked, on stable storage, before the first write to it, and cleared some time after
 //! a flush of the members has covered its last write. Clearing is lazy: a region must have been

@@ -1,22 +1,22 @@
-//! The stripe journal: what a write will leave on the members of a stripe, made stable elsewhere
-//! before any of them is written.
+//! The stripe journal: the new contents of the members of a stripe, made stable elsewhere before
+//! any of them is written.
 //!
-//! A stripe that lacks a strip is torn by a power cut in the middle of a write: data and parity no
-//! longer fit, and what they said of the missing strip is gone. With the journal the write is done
-//! over again after the cut, from its record, whatever members are left.
+//! A degraded stripe is torn by a power cut during a write: data and parity no longer match, and
+//! the missing strip cannot be reconstructed. With the journal the write is replayed after the cut,
+//! from its record, whatever members are left.
 //!
 //! 1. A write joins the next record, with the new content of every strip that it changes; while one
-//!    record is on its way to the device, what comes gathers for the next.
+//!    record is being written, writes gather for the next.
 //! 2. The record is stable; then the members are written.
-//! 3. When the members have been flushed the record is of no more use; the label says so
-//!    ([`label`]), and its place in the [`ring`] may be written over.
-//! 4. After an unclean stop the records from the label's tail on are written to the members again,
-//!    in their order, but for what [`later`] ones write over.
+//! 3. When the members have been flushed the record is obsolete; the label records that
+//!    ([`label`]), and its space in the [`ring`] may be reused.
+//! 4. After an unclean shutdown the records from the label's tail on are written to the members
+//!    again, in their order, except for the parts that [`later`] ones overwrite.
 //!
 //! **Invariants**
-//! - One record at a time is on its way: whatever lies behind one that was never finished was never
-//!   begun. A record that is missing before another one is damage.
-//! - The place of a record is written over only when the label that no longer counts it is stable.
+//! - At most one record is in flight: none was begun behind an unfinished one. A record that is
+//!   missing before another one is damage.
+//! - The space of a record is reused only when the label that excludes it is stable.
 //!
 //! **Not here**: the device (`array::journal`), which writes need it (`array::guard`).
 //! **Source**: `docs/format.md`, "Stripe journal"; decision 0018. The redo of data and parity is

@@ -1,10 +1,10 @@
-//! Where the bytes of an array lie on its members.
+//! The mapping of the bytes of an array to its members.
 //!
 //! An array is `groups` equal groups of members. A *stripe* is one row of strips across one group;
-//! stripes go round the groups. Level 0 and mirrors are the cases without parity: level 0 has as
+//! stripes rotate over the groups. Level 0 and mirrors are the cases without parity: level 0 has as
 //! many data strips as members, a mirror has one, in as many copies as members. Declustered stripes
-//! are narrower than their group, and lie all over it ([`spread`]). Where members without
-//! redundancy have weights, a stripe is one strip, and members have more of them or less
+//! are narrower than their group, and distributed over all of it ([`spread`]). Where members
+//! without redundancy have weights, a stripe is one strip, and members have more or fewer of them
 //! ([`weighted`]).
 //!
 //! **Invariants**: every array byte has one (stripe, data strip, offset in it); the strips of a

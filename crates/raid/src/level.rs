@@ -1,6 +1,6 @@
 //! RAID levels by their number, as an administrator writes them.
 //!
-//! **Not here**: what a level means for the place of a byte (`layout`).
+//! **Not here**: the layout of a level (`layout`).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
-//! Headpond: raid. An array of block devices as one block device, that outlives some of them.
+//! Headpond: raid. An array of block devices as one block device, that survives the loss of some.
 //!
 //! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`deadlines`],
 //! [`parity`], [`superblock`], [`intent`], [`integrity`], [`lost`], [`damage`], [`reshape`]. With
-//! I/O: [`create()`] writes a new array on its members, [`assemble()`] puts it together, and
-//! [`Array`] serves.
+//! I/O: [`create()`] writes a new array on its members, [`assemble()`] assembles it, and [`Array`]
+//! serves.
 
 pub mod array;
 pub mod assemble;

@@ -1,12 +1,13 @@
-//! Blocks of the array that nobody can know any more: more of their stripe could not be read than
-//! the redundancy replaces. They read as errors until they are written again.
+//! Lost blocks of the array: more of their stripe could not be read than the redundancy tolerates.
+//! They read as errors until they are written again.
 //!
-//! The list is kept by groups of 64 neighbouring blocks with a bit for each, so that taking blocks
-//! off never makes it longer: a write never fails because the list has no room for what it splits.
+//! The list is kept by groups of 64 neighbouring blocks with a bit for each, so that removing
+//! blocks never makes it longer: no write fails because a split does not fit in the list.
 //!
 //! **Invariants**: every group on the list has a block on it; there are never more than
 //! [`GROUPS_MAX`] of them.
-//! **Not here**: when blocks go on and off the list, and its place on the members (`array::lost`).
+//! **Not here**: when blocks are added and removed, and the location of the list on the members
+//! (`array::lost`).
 //! **Source**: `docs/format.md`, "Lost blocks". Linux md keeps a bad-block log for each member; one
 //! for the array suffices here, since a stripe with lost blocks is made consistent at once.
 

@@ -1,9 +1,9 @@
-//! Merging of sequential small writes: who belongs together, and whether waiting for more pays.
+//! Merging of small sequential writes: which belong together, and whether waiting for more pays.
 //!
-//! 1. A request that continues others makes a stream ([`streams`]); how much its client keeps in
-//!    flight is learned by watching.
-//! 2. What arrives for one stripe is put together ([`batch`]) until the stripe is full, or nothing
-//!    more can come before something is answered.
+//! 1. A request that continues others makes a stream ([`streams`]); the depth of its client is
+//!    measured.
+//! 2. Writes to one stripe are merged ([`batch`]) until the stripe is full, or nothing more can
+//!    arrive before something completes.
 //! 3. The whole is written by one plan.
 //!
 //! A write waits for others only where its client still has something to send: the rest of the

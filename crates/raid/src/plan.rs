@@ -1,18 +1,18 @@
-//! What to read and write for a change of one stripe, and for the recovery of its lost strips.
+//! The reads and writes for a change of one stripe, and for the recovery of its missing strips.
 //!
-//! Three plans keep the parity right. *Full stripe*: everything is new, nothing is read.
-//! *Reconstruct*: the data that is not written is read, the parity is made anew.
-//! *Read-modify-write*: the old data and the old parity are read, the parity is patched by the
-//! difference. The one that needs the fewest device operations is taken; all write the same strips,
-//! so the reads decide. On a tie reconstruct wins over read-modify-write, because it trusts no old
+//! Three plans keep the parity correct. *Full stripe*: everything is new, nothing is read.
+//! *Reconstruct*: the data that is not written is read, the parity is recomputed.
+//! *Read-modify-write*: the old data and the old parity are read, the parity is updated by the
+//! difference. The one with the fewest device operations is used; all write the same strips, so the
+//! reads decide. On a tie reconstruct wins over read-modify-write, because it does not rely on old
 //! parity.
 //!
-//! All parity work of one plan is on its *hull*: the smallest span of a strip that holds the spans
-//! of all extents. A hull costs bytes where two extents lie at opposite ends of their strips, and
-//! saves an operation on each parity strip.
+//! All parity work of one plan is on its *hull*: the smallest span of a strip that contains the
+//! spans of all extents. A hull costs bytes where two extents are at opposite ends of their strips,
+//! and saves an operation on each parity strip.
 //!
-//! **Invariants**: a plan reads each strip at most once, reads no lost strip, and never derives
-//! anything from parity that is stale.
+//! **Invariants**: a plan reads each strip at most once, reads no missing strip, and never derives
+//! anything from stale parity.
 //! **Not here**: buffers and devices (`array`), which member holds a strip (`layout`).
 
 use std::ops::Range;

@@ -1,17 +1,17 @@
-//! In which steps the data of an array moves to a shape of more members, on the same rows.
+//! The steps in which the data of an array moves to a shape of more members, on the same rows.
 //!
 //! Both shapes count the bytes of the array from its start on, and a row of the new shape holds
-//! more of them. So what has moved takes fewer rows than it took, and the rows between are free: a
-//! step that writes only those destroys nothing that is needed, and may be cut anywhere. At the
-//! start no row is free. There a step is *staged*: its rows are first written, with their parity,
-//! before the data area.
+//! more of them. So moved data takes fewer rows than before, and the rows between are free: a step
+//! that writes only those overwrites nothing that is needed, and may be cut anywhere. At the start
+//! no row is free. There a step is *staged*: its rows are first written, with their parity, before
+//! the data area.
 //!
 //! **Invariants**
-//! - Rows of a step that is not staged hold, by the former shape, only bytes before the step.
+//! - Rows of a step that is not staged have, by the former shape, only bytes before the step.
 //! - Every step ends where a row of the new shape does.
 //!
-//! **Source**: the critical section of Linux md's reshape and its backup; here the backup lies on
-//! the members, in the new shape, and so has its redundancy.
+//! **Source**: the critical section of Linux md's reshape and its backup; here the backup is on the
+//! members, in the new shape, and so has its redundancy.
 
 use std::ops::Range;
 

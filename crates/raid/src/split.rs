@@ -1,4 +1,4 @@
-//! A range of the array, cut at the borders of strips.
+//! A range of the array, split at strip boundaries.
 //!
 //! **Not here**: which copy or plan serves a piece (`array`).
 

@@ -1,8 +1,8 @@
-//! The description of an array that each of its members carries.
+//! The description of an array, as each of its members has it.
 //!
 //! **Invariants**: bytes become a [`Superblock`] only where magic, checksum, version, features and
-//! every field are right; what is encoded decodes to itself.
-//! **Not here**: reading and writing members (`array::label`), which members fit together
+//! every field are valid; an encoded one decodes to itself.
+//! **Not here**: reading and writing members (`array::label`), which members belong together
 //! (`assemble`).
 //! **Source**: `docs/format.md`, "Member superblock".
 

@@ -1,13 +1,15 @@
-//! What members lack that are out of use, so that one that comes back is given that alone.
+//! Writes that failed or missing members missed, so that a re-added one is resynced with these
+//! only.
 //!
-//! From the first loss on, until every role has a member again, whatever is written is marked in a
-//! second bitmap on the members, and no mark goes. It begins with what no flush had made stable on
-//! all members when the first one was lost: that one may have forgotten it.
+//! From the first loss on, until every role has a member again, all writes are marked in a second
+//! bitmap on the members, and no mark is cleared. It begins with the writes that were not flushed
+//! on all members at the first loss: the lost member may not have them.
 //!
-//! **Invariants**: the event that has a member out of use is issued when the marks for what it
-//! lacks are stable; where the marks may not tell everything, the record says nothing of them.
+//! **Invariants**: the event that records a loss is issued when the marks of its missed writes are
+//! stable; where the marks may be incomplete, the record does not refer to them.
 //! **Source**: the idea is the write-intent bitmap of Linux md, whose marks stay while an array is
-//! degraded; a second one leaves the first to say what an unclean stop may have torn.
+//! degraded; with a second bitmap the first still shows which stripes an unclean shutdown may have
+//! torn.
 
 use std::cell::Cell;
 use std::ops::{Range, RangeInclusive};

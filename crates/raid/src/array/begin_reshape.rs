@@ -1,11 +1,11 @@
-//! Giving an array more members: what speaks against it, and the first records that say so.
+//! Starting a reshape: the conditions, and the first records of it.
 //!
-//! 1. the new devices become spares that stand by; 2. every member is given a second half, in which
-//!    nothing has moved yet; 3. one event of the array as it is says that the second halves count.
-//!    Cut before that event, the array has some more spares, and nothing else has happened.
+//! 1. the new devices become hot spares; 2. a second half, without moved rows, is written to every
+//!    member; 3. one event of the array as it is makes the second halves valid. After a cut before
+//!    that event, the array has some more spares, and no other change.
 //!
-//! Of RAID 1 more members are more copies, and nothing moves: the one event says that there are
-//! more roles, which spares are given as after a loss (`copy_count`).
+//! Of RAID 1 more members are more copies, and no data moves: one event adds roles, which are
+//! rebuilt as after a loss (`copy_count`).
 
 use std::rc::Rc;
 

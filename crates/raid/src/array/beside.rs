@@ -1,7 +1,7 @@
-//! Work on the whole array beside the requests: how much of it goes on at a time, and what the
-//! requests feel of it.
+//! Background work on the whole array: how much of it runs at a time, and its effect on the
+//! requests.
 //!
-//! **Not here**: how fast it may go, which is for whoever has it done.
+//! **Not here**: its rate, which is for the caller to limit.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

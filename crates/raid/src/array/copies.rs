@@ -1,6 +1,6 @@
-//! The copies of a mirror one by one, for whoever can tell which of them is right.
+//! The copies of a mirror one by one, for callers that can tell which of them is correct.
 //!
-//! **Not here**: what a mirror does by itself where a copy cannot be read (`mirror`).
+//! **Not here**: the handling of unreadable copies by a mirror itself (`mirror`).
 
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Copies, Outcome, Request, Submission};

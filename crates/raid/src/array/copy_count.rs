@@ -1,15 +1,14 @@
-//! Giving a RAID 1 more copies, or fewer. All copies have the same rows, so nothing moves, and no
-//! address changes.
+//! Changing the number of copies of a RAID 1. All copies have the same rows, so no data moves, and
+//! no address changes.
 //!
-//! More: 1. the new devices become spares that stand by; 2. one event says that there are more
-//! roles, which nobody has; 3. the array is stopped and put together again, and spares are given
-//! those roles as after a loss. Fewer: 1. the copy is taken out of use, as if it had failed; 2. one
-//! event says that there are fewer roles, where those behind it have moved up; 3. the array is
-//! stopped and put together again.
+//! More: 1. the new devices become hot spares; 2. one event adds roles without members; 3. the
+//! array is stopped and assembled again, and those roles are rebuilt onto spares as after a loss.
+//! Fewer: 1. the copy is excluded, as if it had failed; 2. one event removes its role, and those
+//! behind it move up; 3. the array is stopped and assembled again.
 //!
-//! **Invariants**: whoever has the event before knows each member by its UUID, so a cut while an
-//! event is written leaves the array before or after it, and no member in doubt.
-//! **Not here**: stopping it and putting it together (`volume`).
+//! **Invariants**: a member with the event before knows each member by its UUID, so a cut while an
+//! event is written leaves the array before or after it, and no member's role ambiguous.
+//! **Not here**: stopping and assembling it (`volume`).
 
 use std::fmt;
 use std::rc::Rc;

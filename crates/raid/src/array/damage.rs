@@ -1,21 +1,22 @@
-//! Going on where a stripe has more blocks that cannot be read than its redundancy makes up for.
+//! Continuing where a stripe has more unreadable blocks than its redundancy tolerates.
 //!
-//! 1. every strip is read, and one that cannot be, block by block; 2. where more is unknown than
-//!    the redundancy replaces, the data concerned goes on the list of lost blocks; 3. there, as
-//!    many of the unreadable blocks as are unknown too many are taken for zeros. What is left
-//!    unknown can be solved then, and fits: what comes out is nobody's data where it is listed; 4.
-//!    it is written, and last of all the zeros; 5. where enough could be read, the unreadable
-//!    blocks are made anew as ever.
+//! 1. every strip is read, and an unreadable one block by block; 2. where more is unknown than the
+//!    redundancy tolerates, the data concerned goes on the list of lost blocks; 3. there, as many
+//!    of the unreadable blocks as exceed it count as zeros. The remaining unknown ones can be
+//!    solved then, consistently: the results are undefined data where they are on the list; 4. they
+//!    are written, and last of all the zeros; 5. where enough could be read, the unreadable blocks
+//!    are reconstructed as usual.
 //!
 //! **Invariants**
 //! - Before the list is stable nothing is written in a lost block's place.
-//! - Each write here is stable by itself, and after each the stripe fits: solved blocks come before
-//!   the zeros that they were solved from, which until then are as unknown as before. Should they
-//!   be read all the same after a cut, the stripe is marked in the intent bitmap, or a record of
-//!   the stripe journal has all that is written.
-//! - What the journal has of earlier writes is not done over without what was made up since.
-//! - Only medium errors lose data, of members that read at all, and doubted parity, which is taken
-//!   for unreadable. A member that is gone, or does not answer, may yet come back.
+//! - Each write here is stable by itself, and after each the stripe is consistent: solved blocks
+//!   come before the zeros that they were solved from, which until then are as unknown as before.
+//!   In case they can be read after a cut, the stripe is marked in the intent bitmap, or a record
+//!   of the stripe journal has all writes.
+//! - Records of earlier writes in the journal are not replayed without what was written here since.
+//! - Only medium errors of members that are readable elsewhere lose data, and suspect parity, which
+//!   counts as unreadable. A member that is gone, or does not respond, may be available again
+//!   later.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

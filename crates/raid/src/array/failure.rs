@@ -1,22 +1,23 @@
-//! Taking members out of use, and the superblocks that say so.
+//! Failing members, and the superblocks that record it.
 //!
-//! A failure counts in memory at once. It is *settled* when the survivors durably carry it; until
-//! then no request that did without the member is acknowledged. Where a group has lost too much,
-//! nothing is recorded: the last members to go hold what the others hold, and may yet come back.
+//! A failure takes effect in memory at once. It is *settled* when it is durable on the survivors;
+//! until then no request that did without the member is acknowledged. Where a group has lost too
+//! many members, nothing is recorded: the last ones to fail have the same data as the others, and
+//! may be available again later.
 //!
-//! **Invariants**, on which `assemble` builds when it judges who is a member:
+//! **Invariants**, on which `assemble` relies to decide about membership:
 //! - A request that did without a member is acknowledged only when every member in use durably
-//!   calls that one out, by the role table in its superblock.
-//! - A role that is out stays out: no later superblock of the same member has it in use again.
-//! - An event is issued only when every member in use durably carries the one before. Where a cut
-//!   left members behind, the superblock that they missed is written to them first, as it stands on
-//!   the others. So whoever is in use by a superblock of event N carries event N - 1 at least,
-//!   however many lives were cut since.
-//! - Whoever waits for an event waits for its *seal* as well: one more event, which says the same.
-//!   So an image of a member from before the event is two behind when it is put back after it, and
-//!   no member that a cut left behind ever is.
-//! - An event says the same wherever it is found, and goes to the copy that the member can spare
-//!   until it is acknowledged.
+//!   excludes that one, by the role table in its superblock.
+//! - An excluded role stays excluded: no later superblock of the same member has it in use again.
+//! - An event is issued only when the one before is durable on every member in use. Where a cut
+//!   left members behind, the superblock that they missed is written to them first, unchanged. So a
+//!   member that is in use by a superblock of event N has event N - 1 at least, however many starts
+//!   were cut since.
+//! - To wait for an event is also to wait for its *seal*: one more event with the same content. So
+//!   an image of a member from before the event is two behind when it is put back after it, and no
+//!   member that a cut left behind ever is.
+//! - An event has the same content on all members, and is written to the copy that the member can
+//!   spare until it is acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,16 +1,16 @@
-//! Giving a spare what a role holds, row by row, while requests are served.
+//! Rebuilding a role onto a spare, row by row, while requests are served.
 //!
-//! 1. a row's stripe is locked; 2. what the role holds there is read from whoever holds it, or made
-//!    from the others; 3. it is written to the spare, which holds the row from then on and gets
-//!    what is written there; 4. now and then what was filled is flushed and the rows are recorded,
-//!    so that a start goes on from there; 5. at the end the spare has the role, and who had it is
-//!    out.
+//! 1. a row's stripe is locked; 2. the strip of the role there is read from the member that has it,
+//!    or reconstructed from the others; 3. it is written to the spare, which has the row from then
+//!    on and gets all writes to it; 4. every so often the spare is flushed and the rows recorded,
+//!    so that a start continues from there; 5. at the end the spare has the role, and its former
+//!    member is removed.
 //!
-//! The spare is a device, or a slot of distributed spare space, whose rows lie on all members. What
-//! a role holds in a row is a strip of its own, or one that it was lent, or nothing.
+//! The spare is a device, or a slot of distributed spare space, whose rows are on all members. In a
+//! row a role has a strip of its own, or one that it was lent, or nothing.
 //!
-//! **Invariants**: nothing is read from a row of the spare that was not filled; what is recorded as
-//! filled is stable; a row is added in the moment when everybody who is to hold it has it.
+//! **Invariants**: no row of the spare is read that was not filled; recorded rows are stable; a row
+//! is added at once when everything that is to have it has it.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Making what was written stable, and the orderly end.
+//! Flushing the members, and the clean shutdown.
 
 use std::rc::Rc;
 

@@ -1,7 +1,6 @@
-//! Who writes to members under parity, so that all of it can be waited for while nothing new
-//! begins.
+//! Counts writers under parity, so that all of them can be waited for while no new ones begin.
 //!
-//! **Invariants**: whoever is inside waits for nothing but devices, and so gets out.
+//! **Invariants**: a task inside waits for nothing but devices, and so leaves.
 
 use std::cell::Cell;
 

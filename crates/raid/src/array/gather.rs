@@ -1,4 +1,4 @@
-//! Pieces of a request put together again where they follow each other on a member.
+//! Joins pieces of a request that follow each other on a member.
 
 use headpond_block::{Buffers, ByteRange};
 use smallvec::SmallVec;

@@ -1,19 +1,20 @@
-//! Which writes go through the stripe journal, and what is known of the others.
+//! Which writes go through the stripe journal, and the state of the others.
 //!
-//! A group is *guarded* while the members' superblocks say that whatever of it may be torn is in
-//! the journal. Then it may start degraded after an unclean stop. A loss makes a group guarded in
-//! this order: the member is out in memory, and every write that is still to begin goes through the
-//! journal; what is under way without it is waited for; the members that are left are flushed; the
-//! superblocks say that the member is out and the group guarded. Until that last step the member
-//! still counts as one, and after it nothing that passed the journal by is unstable.
+//! A group is *guarded* while the members' superblocks record that every stripe of it that may be
+//! torn is in the journal. Then it may start degraded after an unclean shutdown. A loss makes a
+//! group guarded in this order: the member is excluded in memory, and every write that begins from
+//! then on goes through the journal; writes in flight without it are waited for; the remaining
+//! members are flushed; the superblocks record the member as excluded and the group as guarded.
+//! Until that last step the member still counts as one, and after it no write that bypassed the
+//! journal is unstable.
 //!
 //! **Invariants**
 //! - While a group lacks a member, by memory or by the newest superblock, every write under parity
-//!   goes through the journal; where that is lost, it is refused.
-//! - Nothing that passes the journal by is written to a stripe of which a record counts.
-//! - Whoever is inside the gate waits neither for room in the journal nor for superblocks.
+//!   goes through the journal; if that is lost, it is refused.
+//! - No write that bypasses the journal goes to a stripe with a live record.
+//! - A task inside the gate waits neither for space in the journal nor for superblocks.
 //!
-//! **Not here**: the device (`journal`), what is done after an unclean stop (`replay`, `assemble`).
+//! **Not here**: the device (`journal`), the work after an unclean shutdown (`replay`, `assemble`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

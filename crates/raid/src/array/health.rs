@@ -1,4 +1,4 @@
-//! How the device of one member is doing.
+//! Response times and errors of the device of one member.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

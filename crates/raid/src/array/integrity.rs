@@ -1,31 +1,30 @@
-//! Checksums of what a scrub has found whole, until it is written to.
+//! Checksums of blocks that a scrub has verified, until they are written to.
 //!
-//! 1. a scrub begins with a region: it reads the pages that the members have for it; 2. of every
-//!    block that fits, it notes the checksum; 3. at the end of the region the pages that changed
-//!    are written, and all members flushed; 4. the region's bit in the bitmap is cleared: it is
-//!    *signed*; 5. whoever writes there next sets the bit again, stably on every member, before
-//!    anything else, and once for each signing.
+//! 1. a scrub starts a region: it reads the members' pages of it; 2. it records the checksum of
+//!    every block that matches; 3. at the end of the region the changed pages are written, and all
+//!    members flushed; 4. the region's bit in the bitmap is cleared: it is *signed*; 5. the next
+//!    write to the region first sets the bit again, stably on every member, once for each signing.
 //!
-//! So nobody keeps checksums up to date. A write to what is unsigned costs the look at one bit.
+//! So writes do not update checksums. A write to an unsigned region costs the test of one bit.
 //!
 //! **Invariants**
-//! - Of a region whose bit is clear, every checksum that counts is that of what its block was given
-//!   last. The bit is set before anything changes that, by every path that does: requests, zeroing,
-//!   discarding, what makes redundancy anew after an unclean stop, what the journal does over
-//!   again, and zeros in the place of lost blocks. What is rebuilt, given to a spare, or put right
-//!   by a scrub, is what was there before.
-//! - While a page is being changed of a region that is signed, old and new agree on all blocks that
-//!   both know: a cut leaves one of them, or a page that says nothing.
-//! - A region is signed only while every role has its member at home, before and after, and the
-//!   same one. Who is away meanwhile has a new UUID when it comes back: its old pages say nothing.
-//! - What is signed was whole: every stripe fitted. So an unclean stop leaves nothing torn in a
-//!   region that is signed, and its redundancy is not made anew.
-//! - While the array grows nothing is signed, whatever the bitmap says: it may be of either shape.
-//!   The array of more members alone writes it, every page with the first of its rows that moves,
-//!   so that it is of that shape when nothing grows any more.
-//! - A write that begins after the scrub has looked at its stripe leaves the region unsigned.
+//! - In a region whose bit is clear, every valid checksum is that of the last contents written to
+//!   its block. The bit is set before anything changes that, by every path: requests, zeroing,
+//!   discarding, the resync after an unclean shutdown, the replay of the journal, and zeros in the
+//!   place of lost blocks. A rebuild, or a repair by a scrub, restores the same contents.
+//! - While a page of a signed region is being changed, old and new agree on all blocks that both
+//!   have: a cut leaves one of them, or an invalid page.
+//! - A region is signed only while every role has its member, before and after, and the same one. A
+//!   member that is missing meanwhile has a new UUID when it is re-added: its old pages are
+//!   ignored.
+//! - All stripes of a signed region were consistent. So an unclean shutdown leaves nothing torn in
+//!   it, and it is not resynced.
+//! - During a reshape nothing is signed, whatever the bitmap contains: it may be of either shape.
+//!   Only the array of more members writes it, every page with the first of its rows that moves, so
+//!   that it is of that shape after the reshape.
+//! - A write that begins after the scrub has read its stripe leaves the region unsigned.
 //!
-//! **Not here**: what the checksums are used for (`verify`), the pages as bytes (`integrity`).
+//! **Not here**: the use of the checksums (`verify`), the pages as bytes (`integrity`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! The bitmaps on the members: what is being written, what members lack that are out of use, and
-//! what was written to since a scrub signed it.
+//! The bitmaps on the members: regions being written, writes that members missed, and regions
+//! written to since a scrub signed them.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Range, RangeInclusive};

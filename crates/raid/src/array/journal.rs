@@ -1,7 +1,7 @@
 //! The device of the stripe journal.
 //!
-//! **Invariants**: one record at a time is on its way, and so is one label; a journal that has
-//! failed once takes nothing more.
+//! **Invariants**: at most one record is in flight, and one label; a journal that has failed once
+//! takes no more records.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

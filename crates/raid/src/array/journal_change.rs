@@ -1,11 +1,11 @@
-//! Giving an array a stripe journal, another one in its place, or none.
+//! Setting, replacing or removing the stripe journal of an array.
 //!
-//! 1. the new device is made an empty journal, which belongs to nobody yet; 2. the array is stopped
-//!    in order, so that nothing counts of what the journal before it holds; 3. one event names the
-//!    new one, and the array is put together again with it. Cut before that event the array has the
-//!    journal of before, after it the new one, and in both cases it was stopped in order.
+//! 1. an empty journal, which belongs to no array yet, is written to the new device; 2. the array
+//!    is shut down cleanly, so that no record of the old journal is live; 3. one event names the
+//!    new one, and the array is assembled again with it. After a cut before that event the array
+//!    has the old journal, after it the new one, and in both cases it was shut down cleanly.
 //!
-//! **Not here**: stopping those above, and putting the array together (`volume`).
+//! **Not here**: stopping the layers above, and assembling the array (`volume`).
 
 use headpond_block::{BlockDevice, DeviceError};
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! Reading and writing what lies before the data area of one member.
+//! Reading and writing the metadata before the data area of one member.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,18 +1,18 @@
-//! The list of lost blocks on the members, and who has to ask it.
+//! The list of lost blocks on the members, and the paths that check it.
 //!
-//! 1. blocks go on the list under the lock of their stripe, and only when every member durably
-//!    carries it, something else may be written in their place (`damage`); 2. reads that touch them
-//!    are errors; 3. a write that brings new data takes them off, under the same lock: its data is
-//!    stable before the list is, and the list before the write is acknowledged.
+//! 1. blocks are added under the lock of their stripe, and only when the list is durable on every
+//!    member may something else be written in their place (`damage`); 2. reads of them fail; 3. a
+//!    write of new data removes them, under the same lock: its data is stable before the list is,
+//!    and the list before the write is acknowledged.
 //!
-//! Only whole logical blocks are written, so none is ever lost in part. What the array reads for
-//! itself, to compute parity, is taken as it lies there. Discarding leaves the list alone: it may
-//! change nothing, and then what lies there is nobody's data.
+//! Only whole logical blocks are written, so none is ever lost in part. The array's own reads, to
+//! compute parity, ignore the list. Discarding does not change the list: it may leave the contents
+//! as they are.
 //!
 //! **Invariants**
-//! - Whoever is in use carries the newest list that was ever complete.
-//! - The superblocks say that there is a list while one that is not empty is in force.
-//! - A read that ran while blocks were put on the list is carried out again: it may have met what
+//! - Every member in use has the newest list that was ever complete.
+//! - The superblocks record that there is a list while one that is not empty is in force.
+//! - A read that ran while blocks were added to the list is executed again: it may have read what
 //!   was written in their place.
 
 use std::cell::{Cell, RefCell};

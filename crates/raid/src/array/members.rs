@@ -1,12 +1,11 @@
-//! The members of an array: which device has which role, and which is being given one.
+//! The members of an array: which device has which role, and which role is being rebuilt.
 //!
-//! A *slot* is the place of a role. A member in it is in use: it holds everything. A member that
-//! *fills* the slot holds the rows that it has been given so far: those below a mark, and some
-//! ahead of it. A spare that stands by holds nothing. For a role that is lost, distributed spare
-//! space may stand in ([`lending`]).
+//! A *slot* is the place of a role. A member in it is in use: it has all rows. A member that
+//! *fills* the slot has the rows that it was given so far: those below a mark, and some ahead of
+//! it. A hot spare has none. Distributed spare space may replace a lost role ([`lending`]).
 //!
 //! **Invariants**: a slot is active exactly while it has a member; a member that fills a slot gets
-//! every write to the rows that it holds; rows are added under the lock of their stripe.
+//! every write to the rows that it has; rows are added under the lock of their stripe.
 
 mod filling;
 mod lending;

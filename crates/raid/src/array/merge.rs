@@ -1,18 +1,17 @@
 //! Writes to one stripe that share one plan.
 //!
-//! 1. A write that finds its stripe free, and that continues no stream, goes alone.
-//! 2. Others of a stripe make a *party*: the first leads it, the next join. While the lock of the
-//!    stripe is another's, that costs no waiting at all.
-//! 3. The leader of a party of a stream waits for as long as more can come (`merge::streams`) and
-//!    for no longer than is set; a flush, or the end of the array, ends the waiting.
-//! 4. With the lock, the leader closes the party, carries it out and tells all how it ended.
+//! 1. A write that finds its stripe free, and that continues no stream, is written alone.
+//! 2. Others of a stripe form a *party*: the first leads it, the next join. While another holds the
+//!    lock of the stripe, that costs no extra waiting.
+//! 3. The leader of a party of a stream waits while more can arrive (`merge::streams`), and no
+//!    longer than the limit; a flush, or the end of the array, ends the waiting.
+//! 4. With the lock, the leader closes the party, executes it and passes the outcome to all.
 //!
 //! **Invariants**
-//! - A party has writes of the same flags and hints that do not overlap. Its lock is not held while
-//!   it waits for more.
-//! - A write that has to be stable by itself, or whose parity is to be recomputed, waits for
-//!   nobody.
-//! - When a leader is dropped its party is dissolved, and each of the others writes alone.
+//! - The writes of a party have the same flags and hints and do not overlap. Its lock is not held
+//!   while it waits for more.
+//! - A write that has to be stable by itself, or whose parity is to be recomputed, does not wait.
+//! - When a leader is dropped its party is dissolved, and each of the others is written alone.
 
 mod party;
 

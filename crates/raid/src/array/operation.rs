@@ -1,20 +1,20 @@
-//! Operations on members: started, waited for, and given up.
+//! Operations on members: started, waited for, and abandoned.
 //!
-//! An operation that is given up goes on without its waiter, and keeps its memory until the device
-//! has answered: there is no way to take a command back from a drive. So memory that others own
-//! must not be lent to a device whose answer may come too late. What a client reads lands in memory
-//! of the array's own, and is copied when it is there; a client that was answered from the peers
-//! has its memory back for good. A write that is given up may still read its client's memory, and
-//! writes whatever that is by then to a member that is out.
+//! An abandoned operation continues without its waiter, and keeps its memory until the device has
+//! completed it: a command cannot be taken back from a drive. So memory of others must not be lent
+//! to a device that may complete late. A client's read goes to memory of the array's own, and is
+//! copied on completion; a client whose read was reconstructed has its memory back for good. An
+//! abandoned write may still read its client's memory, and writes whatever that contains by then to
+//! a member that is excluded.
 //!
-//! Watching and copying cost a read of 4 KiB some 170 ns. That is saved where there is nothing to
-//! gain by it (no redundancy, no deadlines, memory without payload) or to fear (a device that has
-//! answered everything at once so far is memory itself).
+//! Watching and copying cost a read of 4 KiB some 170 ns. That is saved where it has no use (no
+//! redundancy, no deadlines, memory without payload) or no risk (a device that has completed
+//! everything at once so far is memory itself).
 //!
 //! **Invariants**
-//! - No device that defers its answers holds a client's memory for reading into, where its read may
-//!   be given up.
-//! - A member is given up only where its group can lose it; else its operations wait.
+//! - No device that completes later reads into a client's memory, where its read may be abandoned.
+//! - A member is failed after a timeout only where its group can tolerate it; else its operations
+//!   wait.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,9 +1,9 @@
-//! Writing under parity: one stripe at a time, under its lock, by the plan that costs least.
+//! Writing under parity: one stripe at a time, under its lock, by the cheapest plan.
 //!
 //! 1. lock the stripe, with others that wait for it (`merge`); 2. mark its region; 3. plan around
-//!    what is lost; 4. read old contents; where that fails, repair the strip and plan anew; 5.
-//!    compute; 6. make the result stable in the journal, where it has to be; 7. write data and
-//!    parity; 8. settle failures.
+//!    missing strips; 4. read old contents; where that fails, repair the strip and plan anew; 5.
+//!    compute; 6. make the result stable in the journal, where required; 7. write data and parity;
+//!    8. settle failures.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! Reading: straight from the members into the caller's memory, and by way of the redundancy where
-//! that fails.
+//! Reading: directly from the members into the caller's memory, and reconstructing where that
+//! fails.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! Strips of one stripe from the other strips of that stripe.
+//! Reconstructing strips of one stripe from its other strips.
 //!
-//! One routine serves reads of lost strips, reads after an error and the repair of strips that
-//! could not be read. What is read anyway lands in the memory of the caller; only the rest needs
-//! scratch memory.
+//! One routine serves reads of missing strips, reads after an error and the repair of unreadable
+//! strips. Data that is read anyway goes to the memory of the caller; only the rest needs scratch
+//! memory.
 
 use std::rc::Rc;
 

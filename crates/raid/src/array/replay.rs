@@ -1,4 +1,4 @@
-//! What the stripe journal holds after an unclean stop, and doing it again.
+//! The contents of the stripe journal after an unclean shutdown, and their replay.
 
 use std::rc::Rc;
 

@@ -1,24 +1,25 @@
-//! An array on its way to more members, while it serves.
+//! The reshape of an array to more members, while it serves.
 //!
-//! Two arrays lie on the same members: the *former* one of fewer members, which the first half of
+//! Two arrays are on the same members: the *former* one of fewer members, which the first half of
 //! each member's metadata describes, and this one, which the second half does (`second_half`). Each
-//! has its own locks, marks and record of who is in use, and knows nothing of the other. What lies
-//! before the *position* belongs to this one, what comes later to the former one.
+//! has its own locks, marks and record of members in use, independent of the other's. Data before
+//! the *position* belongs to this one, data behind it to the former one.
 //!
-//! 1. `begin_reshape` writes the second halves, and records in the first ones that they count; 2.
-//!    the array is assembled again; 3. step by step ([`crate::reshape`]): requests to what moves
-//!    are held back, it is read from the former array, written as whole rows of this one and
-//!    flushed, and an event of this one records the position; a step that would destroy what has
-//!    not moved is staged, and that recorded, before it is written to its place; 4. rows behind the
-//!    end of the former array are zeroed, so that all parity fits; 5. the second halves move over
-//!    the first, and an event says that nothing grows any more; the array has its new size at once.
+//! 1. `begin_reshape` writes the second halves, and makes them valid in the first ones; 2. the
+//!    array is assembled again; 3. step by step ([`crate::reshape`]): requests to the moving range
+//!    are held, it is read from the former array, written as whole rows of this one and flushed,
+//!    and an event of this one records the position; a step that would overwrite data that has not
+//!    moved is staged, and that recorded, before it is written to its place; 4. rows behind the end
+//!    of the former array are zeroed, so that all parity is consistent; 5. the second halves move
+//!    over the first, and an event ends the reshape; the array has its new size at once.
 //!
 //! **Invariants**
-//! - A row is written to by this array only when the former one needs nothing of it, or it is
-//!   staged, stably.
-//! - What the former array cannot be sure of any more is not used: a member that is out of use
-//!   there leaves this one before the next step, since what it was told may still reach its medium.
-//! - What a step writes needs no intent mark: a cut has it written again.
+//! - A row is written by this array only when the former one needs nothing of it, or it is staged,
+//!   stably.
+//! - Data that the former array cannot rely on any more is not used: a member that fails there is
+//!   excluded from this one before the next step, since writes sent to it may still reach its
+//!   medium.
+//! - The writes of a step need no intent mark: after a cut they are repeated.
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;

@@ -1,5 +1,4 @@
-//! Making redundancy anew from the data: after an unclean stop, and for an array that never had
-//! any.
+//! Recomputing redundancy from the data: resync after an unclean shutdown, and initial sync.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! A member that comes back is given what it lacks, and nothing else.
+//! Re-adding a member: only the writes that it missed are resynced.
 //!
-//! It had its role until an event since which the marks tell of every write (`absence`), and it was
-//! not used on its own since. Until it holds everything it is a spare on its way to its old role,
-//! and a cut on the way has it filled as any other.
+//! It had its role until an event since which the marks cover every write (`absence`), and it was
+//! not used on its own since. Until it is complete it is a spare that is filled with its old role,
+//! and after a cut it is rebuilt as any other.
 
 use std::ops::Range;
 use std::rc::Rc;

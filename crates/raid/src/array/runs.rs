@@ -1,13 +1,12 @@
-//! What is filled side by side.
+//! Runs of rows that are rebuilt concurrently.
 //!
-//! A *run* is some neighbouring rows, which each drive that takes part in them reads or writes in
-//! one sweep. A device is given one run after the other, since it is what all wait for. Where
-//! distributed spare space is given what a role held, runs of several piles are under way, so that
-//! all members have something to do: as soon as one has ended the next begins, where those who take
-//! part in it have least to do.
+//! A *run* is some neighbouring rows, which each drive that takes part in them reads or writes
+//! sequentially. A device is rebuilt by one run after the other, since it is the bottleneck. For a
+//! rebuild onto distributed spare space, runs of several columns are in flight, so that all members
+//! are busy: when one ends the next begins, where its members have the least to do.
 //!
-//! **Invariants**: what is under way takes no more memory than is set aside for it; a run that has
-//! begun is carried to its end.
+//! **Invariants**: runs in flight take no more memory than the limit; a run that has begun is
+//! completed.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,14 +1,13 @@
-//! Looking at every stripe: whether everything can be read, and whether it fits.
+//! Scrub: whether every stripe can be read and is consistent.
 //!
-//! A strip that cannot be read is made anew from the others and rewritten. Where data and parity do
-//! not fit, the strip that would explain it is looked for, sector by sector: P and Q name one, and
-//! of three copies or more the majority is right. It is put right then. Before that checksums are
-//! asked (`verify`): those of an integrity region, where they count, and those that somebody in
-//! front of the array has (`verifier`). Otherwise nobody knows who is wrong: it is reported, and
-//! nothing is changed.
+//! An unreadable strip is reconstructed from the others and rewritten. Where data and parity do not
+//! match, the wrong strip is located, sector by sector: P and Q identify one, and of three copies
+//! or more the majority is correct. It is repaired then. Checksums are checked before that
+//! (`verify`): those of an integrity region, where they are valid, and those of a layer above the
+//! array (`verifier`). Otherwise the wrong one is unknown: it is reported, and nothing is changed.
 //!
-//! **Not here**: stripes with a lost strip that no equation is left to check, and parity that was
-//! never computed; what they hold is only read.
+//! **Not here**: stripes with a missing strip that no equation is left to check, and parity that
+//! was never computed; these are only read.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,11 +1,10 @@
-//! A member as the array sees it that another one is being grown to.
+//! A member as the array sees it that another one is being reshaped to.
 //!
-//! The data area is the same, but for rows that are staged. What lies before it is the second half
-//! of the member's metadata, until the array has grown: then it is moved over the first half, and
+//! The data area is the same, except for staged rows. The metadata before it is the second half of
+//! the member's metadata, until the reshape is complete: then it is moved over the first half, and
 //! the member is as any other.
 //!
-//! **Invariants**: the first half is written to only when it describes nothing any more that is
-//! needed.
+//! **Invariants**: the first half is written only when its contents are not needed any more.
 
 use std::cell::Cell;
 use std::rc::Rc;

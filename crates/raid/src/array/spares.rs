@@ -1,8 +1,8 @@
-//! Who joins and leaves the array while it serves.
+//! Adding and removing devices while the array serves.
 //!
-//! A device joins as a spare that stands by; only then it can be given a role. It is known to the
-//! array once an event that names it is on the members; a cut before that leaves a device that
-//! belongs to nobody.
+//! A device is added as a hot spare; only then it can be given a role. The array knows it once an
+//! event that names it is on the members; a cut before that leaves a device that belongs to no
+//! array.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What an array tells about itself.
+//! The status of an array.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,18 +1,18 @@
-//! Blocks of stripes whose parity a log above the array has still to make anew.
+//! Blocks of stripes with suspect parity, until a log above the array has written them again.
 //!
-//! 1. After an unclean stop the owner of the log names what it has found, before anything of it is
-//!    written again; 2. the parity beside those blocks is doubted: it replaces nothing, and is not
-//!    patched; 3. what is written there makes the parity anew, and ends the doubt. A member that is
-//!    lost meanwhile costs what only doubted parity could tell: reads of it are errors, and a
-//!    rebuild puts it on the list of lost blocks.
+//! 1. After an unclean shutdown the owner of the log names the blocks in it, before any of them is
+//!    written again; 2. the parity beside those blocks is suspect: it replaces nothing, and is not
+//!    updated by a difference; 3. writing there recomputes the parity, and clears the suspicion. A
+//!    member that is lost meanwhile costs the data that only suspect parity could reconstruct:
+//!    reads of it fail, and a rebuild puts it on the list of lost blocks.
 //!
-//! A write tears the parity beside the blocks that it changes, and no other: what it writes of the
-//! rest is what was there. So a doubt is about a block of every parity strip, not about a stripe.
+//! A write tears the parity beside the blocks that it changes, and no other: the rest of what it
+//! writes is unchanged. So suspicion is about a block of every parity strip, not about a stripe.
 //!
-//! **Invariants**: a doubt ends only when the parity there was made from data alone, or the data
-//! that it would have told is on the list of lost blocks.
-//! **Not here**: what an unclean stop may have torn and no log knows (`resync`); that is known
-//! stripe by stripe.
+//! **Invariants**: suspicion is cleared only when the parity there was recomputed from data alone,
+//! or the data that it would have reconstructed is on the list of lost blocks.
+//! **Not here**: stripes that an unclean shutdown may have torn and no log knows (`resync`); these
+//! are known stripe by stripe.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

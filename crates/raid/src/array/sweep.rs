@@ -1,8 +1,8 @@
-//! Giving a spare a run of rows of a mirror at once: one read of a copy and one write, however many
-//! strips that is. A drive that was asked strip by strip would have fewer requests of clients to
-//! choose among while it is at it, and be at it for longer.
+//! Rebuilding a run of rows of a mirror at once: one read of a copy and one write, however many
+//! strips that is. With an operation for each strip a drive would have fewer requests of clients to
+//! schedule, and be busy with the rebuild for longer.
 //!
-//! **Not here**: rows that cannot be had like that, which are filled one by one (`fill`).
+//! **Not here**: rows that cannot be rebuilt like that, which are filled one by one (`fill`).
 
 use std::ops::Range;
 use std::rc::Rc;

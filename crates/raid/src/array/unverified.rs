@@ -1,12 +1,12 @@
 //! Stripes whose parity may be torn while a strip of them is missing: a start by force.
 //!
-//! 1. Every stripe of the marked regions is read, and what is missing solved from its parity; where
-//!    there is another parity strip, that proves it or speaks against it; 2. what is not proven is
-//!    put on the list of lost blocks, or counts as right where the user has accepted that; 3. the
-//!    parity is made to fit, so that from then on it vouches for what the other members hold.
+//! 1. Every stripe of the marked regions is read, and missing strips reconstructed from its parity;
+//!    if there is another parity strip, that verifies or contradicts them; 2. unverified ones are
+//!    put on the list of lost blocks, or count as correct where the user has accepted that; 3. the
+//!    parity is resynced, so that from then on it is valid for the other members.
 //!
 //! **Invariants**: the list is stable before any parity is written.
-//! **Not here**: stripes of which all data is there (`resync`).
+//! **Not here**: stripes without missing data (`resync`).
 
 use std::ops::Range;
 use std::rc::Rc;

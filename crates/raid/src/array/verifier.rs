@@ -1,13 +1,13 @@
-//! Asking somebody in front of the array what its blocks ought to hold.
+//! Asking a layer above the array for the correct contents of blocks.
 //!
-//! A cache has blocks that it has written to the array, or read from it, and knows their
-//! checksums. A scrub asks where data and redundancy do not fit, and only there.
+//! A cache has blocks that it has written to the array, or read from it, and knows their checksums.
+//! A scrub asks where data and redundancy do not match, and only there.
 //!
-//! **Invariants**: what is vouched for is believed against what was read, and never without it:
-//! nothing is written but what has the checksum, or follows from blocks that have theirs. So a
-//! voucher that is wrong, or was asked too early, makes a finding and no damage.
+//! **Invariants**: a verified checksum is used only together with what was read: nothing is written
+//! but contents that match the checksum, or follow from blocks that match theirs. So a verifier
+//! that is wrong, or was asked too early, causes a finding and no damage.
 //!
-//! **Not here**: who it is (the volume's cache), what is made of its answers (`verify`).
+//! **Not here**: the verifier (the volume's cache), the use of its results (`verify`).
 
 use std::collections::BTreeSet;
 use std::pin::Pin;

@@ -1,16 +1,16 @@
-//! Comparing what a scrub reads with what it ought to be: by the checksums of the integrity region,
-//! where they count, and, of what does not fit, by those that somebody vouches for.
+//! Verifying what a scrub reads: by the checksums of the integrity region, where they are valid,
+//! and, on a mismatch, by those of a verifier.
 //!
-//! A block that is not what it ought to be is taken for lost: where the redundancy suffices, all
-//! such blocks of one place in a stripe are made from the others, if need be with one more of which
-//! nothing is known; what comes out must have the checksums. Where everything else in a place is
-//! known to be right, what is left is made from it. Else nothing is changed, and it is reported.
+//! A wrong block counts as missing: where the redundancy suffices, all such blocks at one location
+//! of a stripe are reconstructed from the others, if need be with one more that has no checksum;
+//! the results must match their checksums. Where everything else at a location is known to be
+//! correct, the rest is reconstructed from it. Else nothing is changed, and it is reported.
 //!
-//! **Invariants**: nothing is put in a block's place but what has its checksum, follows from blocks
-//! that have theirs, or is a copy of one that has; a block that has its checksum is changed by
-//! nobody; of what is doubtful the signed checksum stays.
+//! **Invariants**: a block is only overwritten with contents that match its checksum, follow from
+//! blocks that match theirs, or are a copy of one that does; a block that matches its checksum is
+//! never changed; for unverified blocks the signed checksum stays.
 //!
-//! **Not here**: keeping the checksums (`integrity`), what fits without them (`scrub`).
+//! **Not here**: keeping the checksums (`integrity`), consistent stripes without them (`scrub`).
 
 use std::collections::BTreeSet;
 

@@ -1,15 +1,15 @@
-//! What is under way on the members, and for how long.
+//! Operations in flight on the members, and their ages.
 //!
-//! 1. An operation that its device does not answer at once is entered; 2. while anything is under
-//!    way, a task looks at all of it once a tick and says what is slow, late or expired, to the
-//!    [`Health`] of the device and to whoever waits; 3. an operation leaves when its device has
-//!    answered, which may be long after nobody waits any more.
+//! 1. An operation that its device does not complete at once is entered; 2. while any are in
+//!    flight, a task checks all of them once a tick and reports those that are slow, late or
+//!    expired to the [`Health`] of the device and to the waiter; 3. an operation is removed when
+//!    its device has completed it, which may be long after it was abandoned.
 //!
-//! An operation costs its entry here, and no timer; one read of sixteen looks at the clock, for
-//! what is typical of its member; of a slow one the ticks say it.
+//! An operation costs its entry here, and no timer; one read of sixteen reads the clock, for the
+//! typical time of its member; for a slow one the ticks are counted.
 //!
-//! **Invariants**: a device is avoided as long as one of its slow reads is under way.
-//! **Not here**: what follows for the array (`operation`), how long is too long (`deadlines`).
+//! **Invariants**: a device is avoided as long as one of its slow reads is in flight.
+//! **Not here**: the consequences for the array (`operation`), the time limits (`deadlines`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

@@ -1,7 +1,7 @@
-//! Who is writing, so that an orderly stop can wait for them.
+//! Counts writes in progress, so that a clean shutdown can wait for them.
 //!
-//! Counted is what holds a stripe lock and waits; writes that members complete at once, and those
-//! of arrays without redundancy, leave nothing half done.
+//! Counted are those that hold a stripe lock and wait; writes that members complete at once, and
+//! those of arrays without redundancy, leave nothing incomplete.
 
 use std::cell::Cell;
 

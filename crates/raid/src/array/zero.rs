@@ -1,10 +1,9 @@
 //! Zeroing and discarding.
 //!
-//! Bands of whole stripes go down to the members as they are: zeros have zero parity, also where
-//! they lie in spare space. The rest of the range is written as zeros. Where there is parity a
-//! discarded strip must read as zeros, which discard does not promise: whole bands are zeroed
-//! instead, unless the members rotate and would write for hours, and what does not fill a band is
-//! left as it is.
+//! Bands of whole stripes are passed to the members as such: zeros have zero parity, in spare space
+//! too. The rest of the range is written as zeros. With parity a discarded strip must read as
+//! zeros, which discard does not guarantee: whole bands are zeroed instead, unless the members
+//! rotate and would write for hours, and the rest of the range is left as it is.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;

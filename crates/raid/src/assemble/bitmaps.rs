@@ -1,5 +1,5 @@
-//! What the bitmaps on the members say: what was being written, what members lack that were out of
-//! use, and what was written to since a scrub signed it.
+//! Reading the bitmaps of the members: regions being written, writes that members missed, and
+//! regions written to since a scrub signed them.
 //!
 //! **Invariant**: a page that no member has marks everything.
 

@@ -1,4 +1,4 @@
-//! The stripe journal that an array should have, and the one that it is given.
+//! Finding the stripe journal of an array among the devices given.
 
 use std::rc::Rc;
 

@@ -1,17 +1,20 @@
-//! Which of the devices given make up the array, and as what. Pure but for the devices' geometry.
+//! Which of the devices given are members of the array, and in which role. Pure but for the
+//! devices' geometry.
 //!
-//! A member *calls another out* where the role table of its superblock has that one failed or
-//! missing, or where neither that table nor the spares have it although the other had joined by
-//! then. Of the invariants of `array::failure` follows:
-//! - Every member that was in use when a write was acknowledged calls those out that lack it, then
-//!   and for ever. So those whom nobody here calls out have every write that anybody here has.
-//! - The event count proves nothing of the kind: a start that was cut may have raised it on one
-//!   member, and the others may since have gone on without that one and come to the same count. It
-//!   only says whose record is the newest, among those whom nobody calls out.
-//! - In one history the newest calls out whomever any older one does. A member that does so alone
-//!   was in use in another history than the newest; either may hold what the other lacks.
-//! - A member in use is at most one event behind. One that nobody calls out and that is further
-//!   behind was put back from an older image.
+//! A member *calls out* (excludes) another where the role table of its superblock has that one
+//! failed or missing, or where neither that table nor the spares have it although the other had
+//! been added by then. From the invariants of `array::failure` follows:
+//! - Every member that was in use when a write was acknowledged excludes those that lack it, from
+//!   then on for ever. So members that no superblock here excludes have every write that any member
+//!   here has.
+//! - The event count does not show that: a start that was cut may have raised it on one member, and
+//!   the others may since have continued without that one and reached the same count. It only shows
+//!   which record is the newest, among those members that are not excluded.
+//! - Within one history the newest excludes all that any older one does. A member that alone
+//!   excludes another was in use in another history than the newest; either may have data that the
+//!   other lacks.
+//! - A member in use is at most one event behind. One that is not excluded and is further behind
+//!   was put back from an older image.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Looking at the devices that are given: who is a member of which array.
+//! Inspecting the devices given: which are members of which array.
 //!
-//! All are looked at side by side, and none is waited for longer than the deadline of members: one
-//! that hangs counts as one that cannot be read, so that the others may start without it.
+//! All are inspected concurrently, and none is waited for longer than the timeout of members: one
+//! that hangs counts as unreadable, so that the others may start without it.
 
 use std::rc::Rc;
 

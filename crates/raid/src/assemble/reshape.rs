@@ -1,13 +1,13 @@
-//! Putting an array together that was being grown to more members.
+//! Assembling an array during a reshape.
 //!
-//! Members whose first half says that the array is being *grown* have a second half, which
-//! describes the array of more members. 1. Who belongs to that one is judged by the second halves,
-//! or by the first ones, where a cut came while those were written over; 2. where everything has
-//! moved, it is the array, and the former one is no more; 3. else both are put together, each from
-//! its own halves, and what an unclean stop has torn is looked for only where each has data.
+//! Members whose first half records the *reshape* have a second half, which describes the array of
+//! more members. 1. Membership of that one is decided by the second halves, or by the first ones,
+//! where a cut came while those were overwritten; 2. where everything has moved, it is the array,
+//! and the former one is no longer used; 3. else both are assembled, each from its own halves, and
+//! torn stripes are looked for only where each has data.
 //!
-//! A first half that says so counts only where the array as it was agrees: the event may have been
-//! cut, and the array have gone on without whoever had got it.
+//! A first half with the reshape is valid only where the array as it was agrees: the event may have
+//! been cut, and the array have continued without the members that it reached.
 
 use std::rc::Rc;
 

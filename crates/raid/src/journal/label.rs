@@ -1,4 +1,4 @@
-//! What a journal device says of itself.
+//! The label of a journal device.
 
 use thiserror::Error;
 use uuid::Uuid;

@@ -1,8 +1,8 @@
-//! What the records of a stripe journal write over of what others say, when they are done again.
+//! The parts of the records of a stripe journal that later records overwrite, for the replay.
 //!
-//! Members may have had all of it once, and clients been told so. Who writes what an earlier record
-//! says takes that back until he comes to the later one, and may never come to it: so of every byte
-//! the newest content is written alone.
+//! The members may have had all records before, and clients their acknowledgements. Writing an
+//! earlier record would revert that until the later one is written, which may never happen: so only
+//! the newest content of every byte is written.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! A record: a header that says what follows, and the new contents of strips.
+//! A record: a header with its entries, and the new contents of strips.
 //!
 //! **Invariants**: bytes become a [`Record`] only where magic, journal, epoch and the checksum of
-//! all of it are right and every length is possible; so a record that is torn is none.
+//! all of it match and every length is possible; so a torn record is not one.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use headpond_block::Buffers;

@@ -1,12 +1,12 @@
-//! Where records lie in the ring, and which of them still count.
+//! The positions of records in the ring, and which of them are live.
 //!
-//! Records follow each other; one that does not fit before the end of the ring begins at its start
-//! again. Whoever is to write a record has *reserved* room for it before, so that nobody waits for
-//! room with anything that others wait for.
+//! Records follow each other; one that does not fit before the end of the ring begins at its start.
+//! A writer *reserves* space for a record before, so that no task waits for space while it holds
+//! something that others wait for.
 //!
-//! **Invariants**: the records from the tail on do not overlap, nor does what is reserved have to.
-//! A record counts until the tail has passed it; the tail passes only records that are *done*: the
-//! members have what they say.
+//! **Invariants**: the records from the tail on do not overlap, nor will reserved ones have to. A
+//! record is live until the tail has passed it; the tail passes only records that are *done*:
+//! written to the members.
 
 use std::collections::VecDeque;
 

@@ -1,14 +1,14 @@
-//! Base permutations under which a rebuild reads from and writes to all members alike.
+//! Base permutations under which a rebuild loads all members evenly.
 //!
-//! Rotated through all members, a base has two members share as many stripes as it has pairs of
-//! columns of one stripe at their distance. So only distances count. Bases are taken one after the
-//! other, each the one among some that leaves the sum over all so far the most even; what one lacks
-//! the next ones make up for.
+//! Rotated through all members, a base makes two members share as many stripes as it has pairs of
+//! columns of one stripe at their distance. So only distances count. Bases are selected one after
+//! the other, each the candidate that makes the sum so far the most even; later ones compensate for
+//! earlier ones.
 //!
-//! The result is recorded with the array: a better search changes no array that is there.
+//! The result is recorded with the array: a better search does not change existing arrays.
 //!
 //! **Source**: the aim is that of the difference sets in Holland and Gibson 1992 and of PDDL; they
-//! construct, this searches, since any shape is to be had.
+//! construct, this searches, since any shape is allowed.
 
 use super::spread::{BASES_MAX, Spread, permutation};
 use crate::level::Level;

@@ -1,14 +1,14 @@
-//! Striping by weights: of members that differ in size or speed, each holds a share.
+//! Striping by weights: members that differ in size or speed have shares of the strips.
 //!
 //! A *round* is the shortest run of strips in which member i has as many as its weight. The strips
-//! of a round are dealt so that after any number of them nobody is a whole strip ahead of or behind
-//! its share, so that neighbouring strips keep all members busy, each as much as it can take.
-//! Every round is the same, and takes `weight` rows of each member.
+//! of a round are distributed so that after any number of them no member is a whole strip ahead of
+//! or behind its share, so that neighbouring strips keep all members busy in proportion. Every
+//! round is the same, and takes `weight` rows of each member.
 //!
 //! **Invariants**: a round has no common divisor; strips of an array address ascend on each member.
-//! **Not here**: how fast members are (whoever makes an array measures or knows it).
+//! **Not here**: the speed of members (an input).
 //! **Source**: R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980): of
-//! those who have fallen behind, the one whose next strip is due first.
+//! those that are behind, the one whose next strip is due first.
 
 use std::fmt;
 

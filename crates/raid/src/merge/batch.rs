@@ -1,7 +1,7 @@
-//! Writes to one stripe, put together.
+//! Writes to one stripe, merged.
 //!
-//! **Invariants**: extents ascend by strip and place, do not overlap, and do not touch: what
-//! follows each other on a strip is one extent.
+//! **Invariants**: extents ascend by strip and offset, do not overlap, and do not touch: adjacent
+//! ranges of a strip are one extent.
 
 use headpond_block::Buffers;
 use smallvec::SmallVec;

@@ -1,15 +1,15 @@
-//! Sequential streams of writes, and what their clients keep in flight.
+//! Sequential streams of writes, and the depths of their clients.
 //!
 //! 1. A request that begins where another ended makes a young run; the third of a run makes a
-//!    stream. Requests of a stream may come somewhat out of order.
-//! 2. What of a stream is in flight is counted; the most of it lately is taken for all that its
-//!    client ever has in flight, its *reach*.
-//! 3. What the client has not in flight of its reach it can send now; what is being written will be
-//!    answered, and the client can send as much again. So far a stripe can still grow.
+//!    stream. Requests of a stream may arrive somewhat out of order.
+//! 2. The bytes of a stream in flight are counted; their recent maximum is the depth of its client,
+//!    its *reach*.
+//! 3. The part of the reach that is not in flight can arrive now; writes in progress will complete,
+//!    and the client can send as much again. So far a stripe can still grow.
 //!
-//! **Invariants**: nothing is answered that is not in flight, and held is what is in flight.
-//! **Source**: our own. The runs follow the volume's stream recognition, with as little as a random
-//! write may cost.
+//! **Invariants**: only requests in flight complete, and held ones are in flight.
+//! **Source**: our own. The runs follow the volume's stream recognition, at the little cost that a
+//! random write allows.
 
 use headpond_block::ByteRange;
 

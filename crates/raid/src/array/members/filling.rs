@@ -1,4 +1,4 @@
-//! How far somebody holds what a role does.
+//! The rows that a member or slot has of a role.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,20 +1,20 @@
-//! Distributed spare space that stands in for members that are lost.
+//! Distributed spare space in place of lost members.
 //!
-//! A slot of spare space is lent to a role. What the role held in a row then lies in the cell that
+//! A slot of spare space is lent to a role. The strip of the role in a row is then in the cell that
 //! the slot has in that row. Where the member of that cell is lost as well and has a slot of its
-//! own, it lies in the cell of that slot, and so on: the chain ends at a member that is in use, or
-//! at one whose slot does not hold the row yet. No chain comes back to where it began: each cell
-//! stands in for one other at most, and a stripe begins none in spare space.
+//! own, it is in the cell of that slot, and so on: the chain ends at a member that is in use, or at
+//! one whose slot does not have the row yet. No chain is a cycle: each cell replaces one other at
+//! most, and no strip of a stripe has its own cell in spare space.
 //!
 //! **Invariants**
-//! - The strips of a stripe lie at the ends of chains of their own, in columns of their own; so a
-//!   stripe lacks no more strips than there are lost members that spare space does not stand in for
+//! - The strips of a stripe are at the ends of chains of their own, in columns of their own; so a
+//!   stripe lacks no more strips than there are lost members that spare space does not replace
 //!   completely.
-//! - A slot holds a row from when what the role held there was written to the end of its chain, or
-//!   when there is no such end. Whoever fills a member's slot later fills what that one had been
-//!   lent in its turn.
-//! - A slot that is taken back is lent again only when everything is answered that was under way by
-//!   then: an old read must not find, nor an old write hit, what is in its cells by then.
+//! - A slot has a row once the role's strip there was written to the end of its chain, or when
+//!   there is no such end. Filling a member's slot later includes what that one had been lent in
+//!   its turn.
+//! - A slot that was freed is lent again only when every operation in flight at that time is
+//!   complete: an old read must not find, nor an old write hit, the new contents of its cells.
 
 use std::rc::Rc;
 
