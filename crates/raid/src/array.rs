@@ -138,7 +138,7 @@ pub enum TornParity {
 /// How far the parity is to be trusted.
 pub(crate) struct Trust {
     pub(crate) parity: RecordedParity,
-    /// Stripes from the start on whose parity is right although not all of it is.
+    /// Stripes from the start on with valid parity, while the others have none.
     pub(crate) initialised_stripes: u64,
     pub(crate) torn_parity: TornParity,
     pub(crate) absence: AbsenceFound,
@@ -164,7 +164,7 @@ pub struct Array {
     absence: Option<Absence>,
     /// Where there is an integrity region.
     integrity: Option<Integrity>,
-    /// Whom a scrub asks for what does not fit.
+    /// The verifier that a scrub asks on a mismatch.
     verifier: RefCell<Option<Rc<dyn ContentVerifier>>>,
     /// Where there is a stripe journal.
     guard: Option<Guard>,
@@ -172,13 +172,13 @@ pub struct Array {
     beside: Beside,
     counters: Counters,
     parity: Cell<RecordedParity>,
-    /// Stripes from the start on whose parity is right, where not all of it is.
+    /// Stripes from the start on with valid parity, if not all have it.
     initialised: Cell<u64>,
     initialising: Cell<Option<Progress>>,
     scrubbing: Cell<Option<Progress>>,
     scrub_report: RefCell<ScrubReport>,
     torn_parity: TornParity,
-    /// What an unclean stop left has been made good.
+    /// The work after an unclean shutdown is complete.
     is_begun: Cell<bool>,
     /// Stripes whose redundancy does not fit: a write stopped half-way for want of space, with what
     /// the journal has of it, or the power went and something cannot be read.
@@ -186,7 +186,7 @@ pub struct Array {
     /// A log above has still to write again what was being written when the array stopped.
     needs_parity: Cell<bool>,
     suspect_parity: SuspectParity,
-    /// Blocks that nobody can know any more.
+    /// Lost blocks.
     lost: Lost,
     writers: Writers,
     merging: Merging,
@@ -273,8 +273,8 @@ impl Array {
         self.deadlines().and_then(|deadlines| deadlines.deadline)
     }
 
-    /// Changes how long members are waited for, from the next operation on: for what is under way
-    /// they begin anew. The stripe journal has the same deadline.
+    /// Changes the timeouts of members, from the next operation on: for operations in flight the
+    /// time starts again. The stripe journal has the same timeout.
     pub fn set_deadlines(&self, deadlines: Option<Deadlines>) {
         self.watch.set_deadlines(deadlines);
         if let Some(former) = self.former() {
@@ -346,7 +346,7 @@ impl BlockDevice for Array {
 }
 
 impl Array {
-    /// Carries out a request on the data that lies here.
+    /// Executes a request on the data of this array.
     fn serve(&self, request: Request) -> Submission<'_> {
         if request.kind == RequestKind::Flush {
             return Submission::pending(self.flush());

@@ -1,12 +1,11 @@
 //! Assembling an array from its members, given in any order.
 //!
-//! 1. every device is inspected (`look`); foreign, duplicate and damaged ones are refused, and
-//!    those that cannot be read, or hang, are left out, as if they were not given; 2. `judge`
-//!    decides about membership, or that the array has diverged; 3. missing members must be within
-//!    the redundancy, and after an unclean shutdown the parity that replaces them must be valid; 4.
-//!    members that missed the last superblock get it, and then the array is recorded as in use; 5.
-//!    after an unclean shutdown the marked regions are resynced, except for stripes that the
-//!    journal replays. Nothing is written before step 4.
+//! 1. every device is inspected (`look`); foreign, duplicate and damaged ones are refused,
+//!    unreadable or hung ones are left out; 2. `judge` decides about membership, or that the array
+//!    has diverged; 3. missing members must be within the redundancy, and after an unclean shutdown
+//!    the parity that replaces them must be valid; 4. members that missed the last superblock get
+//!    it, and then the array is recorded as in use; 5. after an unclean shutdown the marked regions
+//!    are resynced, except for stripes that the journal replays. Nothing is written before step 4.
 
 mod bitmaps;
 mod journal;
@@ -32,7 +31,7 @@ use judge::Verdict;
 use look::look_at;
 pub use look::{Look, inspect_all, journals_of};
 
-/// How to put an array together.
+/// Options of assembling an array.
 #[derive(Clone)]
 pub struct AssembleOptions {
     /// The array that is expected; `None` takes the one that the devices belong to.
@@ -56,13 +55,13 @@ impl Default for AssembleOptions {
     }
 }
 
-/// What holds after an unclean stop of an array without intent bitmap, or where a log may have been
-/// used instead.
+/// What holds after an unclean shutdown of an array without intent bitmap, or where a log may have
+/// been used instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterUncleanStop {
     /// Any stripe may be torn: the parity counts as not initialised, and copies as differing.
     DistrustParity,
-    /// The same, but whoever uses the array knows by itself which copy is right: they are left as
+    /// The same, but the user of the array knows by itself which copy is correct: they are left as
     /// they are.
     OwnerCompares,
     /// Every stripe that may be torn will be written again with `RECOMPUTE_PARITY`: a log above the
@@ -70,23 +69,23 @@ pub enum AfterUncleanStop {
     LogRecomputes,
 }
 
-/// Whether to start a degraded array after an unclean stop, whose parity may be torn.
+/// Whether to start a degraded array after an unclean shutdown, whose parity may be torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     No,
-    /// Data that only parity tells is lost where it was being written, unless other parity proves
-    /// it; not where nobody knows what was being written.
+    /// Data that can only be reconstructed is lost where the array was being written, unless other
+    /// parity verifies it; refused where that is unknown.
     GiveUp,
-    /// Data that only parity tells is taken for right, wherever it is.
+    /// Parity is trusted everywhere.
     AcceptParity,
 }
 
-/// An array that was put together.
+/// An assembled array.
 pub struct Assembled {
     pub array: Array,
     /// Roles for which no usable device was given.
     pub missing: Vec<Role>,
-    /// Devices that were left out because the array went on without them.
+    /// Devices that were left out because the array has continued without them.
     pub stale: Vec<DeviceName>,
     pub warnings: Vec<Warning>,
 }
@@ -101,9 +100,9 @@ pub struct Prepared {
 
 /// What is to be done before the array serves.
 struct Beginning {
-    /// Regions to be resynchronised.
+    /// Regions to be resynced.
     marked: Vec<Range<u64>>,
-    /// What is made there of data that is missing.
+    /// What happens to missing data there.
     unverified: Option<UnverifiedParity>,
     /// The journal has records that the members may lack.
     replays: bool,
@@ -112,12 +111,12 @@ struct Beginning {
 }
 
 impl Prepared {
-    /// Whether it was stopped in order.
+    /// Whether it was shut down cleanly.
     pub fn was_clean(&self) -> bool {
         !self.assembled.warnings.contains(&Warning::Unclean)
     }
 
-    /// What the array will be to those above.
+    /// The array as the layers above see it.
     pub fn geometry(&self) -> &Geometry {
         self.assembled.array.geometry()
     }
@@ -126,17 +125,17 @@ impl Prepared {
         self.assembled.array.uuid()
     }
 
-    /// What the owner of the array last raised.
+    /// The owner's generation, as last raised.
     pub fn owner_generation(&self) -> u64 {
         self.assembled.array.owner_generation()
     }
 
-    /// Whether the owner stopped with nothing that the array lacks, right before the array did.
+    /// Whether the owner stopped without dirty data, right before the array did.
     pub fn is_owner_clean(&self) -> bool {
         self.was_clean() && self.former_beginning.is_none() && self.assembled.array.is_owner_clean()
     }
 
-    /// How far the owner has lived, as it told last; zero where it has not.
+    /// The open count of the owner, as it reported last; zero if it did not.
     pub fn owner_life(&self) -> u64 {
         self.assembled.array.owner_life()
     }
@@ -146,7 +145,7 @@ impl Prepared {
         self.assembled.array.owner()
     }
 
-    /// Records the array as in use, and makes the redundancy of the marked regions anew.
+    /// Records the array as in use, and resyncs the marked regions.
     ///
     /// # Errors
     /// Those of the members.
@@ -154,7 +153,7 @@ impl Prepared {
         let array = &self.assembled.array;
         let begun = self.begin_halves().await;
         begun.map_err(|error| match error.is_gone() && !self.was_clean() {
-            // A member was lost just now that is needed to make parity anew.
+            // A member was lost just now that is required to recompute parity.
             true => {
                 let status = array.status();
                 let out = status.members.iter().filter(|it| it.state != RoleState::Active);
@@ -176,7 +175,7 @@ impl Prepared {
     }
 }
 
-/// What a user should know about an array that was put together all the same.
+/// Warnings about an array that was assembled all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Warning {
     #[error("the array was not shut down cleanly")]
@@ -206,7 +205,7 @@ pub enum Warning {
     JournalUnknown { device: DeviceName },
 }
 
-/// Why there is no array. Every text says what is wrong with which device, and the way out.
+/// Why there is no array. Every text names the device, the cause and the way out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AssembleError {
     #[error("no devices were given")]
@@ -319,10 +318,11 @@ pub(super) struct Candidate {
     pub(super) superblock: Superblock,
 }
 
-/// Puts the array together to which the devices belong.
+/// Assembles the array to which the devices belong.
 ///
 /// # Errors
-/// Where that would be a guess. Nothing has been written then, unless the error is one of a device.
+/// Where the result would not be certain. Nothing has been written then, unless the error is one of
+/// a device.
 pub async fn assemble(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
@@ -331,10 +331,10 @@ pub async fn assemble(
     prepare(runtime, devices, options).await?.begin().await
 }
 
-/// Decides how the array is put together to which the devices belong, and writes nothing.
+/// Decides how the array of the devices is assembled, and writes nothing.
 ///
 /// # Errors
-/// Where that would be a guess.
+/// Where the result would not be certain.
 pub async fn prepare(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
@@ -378,20 +378,20 @@ async fn put_together(
     Ok(Prepared { assembled, beginning, former_beginning: None })
 }
 
-/// Whether two devices that should hold the same strips do.
+/// Whether two devices that should have the same strips do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copies {
     Alike,
-    /// A write may have reached one of them and not the other, and nothing says which.
+    /// A write may have reached one of them and not the other, and which is unknown.
     MayDiffer,
 }
 
-/// In which way the array may start.
+/// How the array may start.
 struct Start {
     trust: Trust,
     copies: Copies,
     beginning: Beginning,
-    /// Groups whose parity is right, however the stop was.
+    /// Groups whose parity is valid whatever the shutdown.
     verified: u128,
     warnings: Vec<Warning>,
 }
@@ -457,8 +457,8 @@ impl Start {
         self.verified >> group & 1 == 1
     }
 
-    /// After an unclean stop: which stripes may be torn. Says whether any may of which a strip is
-    /// missing.
+    /// Stripes that may be torn after an unclean shutdown. Returns whether a strip is missing in
+    /// any.
     async fn look_for_torn(
         &mut self,
         verdict: &Verdict,
@@ -475,7 +475,7 @@ impl Start {
             let marked = marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
             let mut marked = within(marked, &verdict.stripes);
             if record.integrity_region_stripes.is_some() {
-                // Nobody was writing to what is signed, and what rots there is not to become right.
+                // Signed regions were not being written, and damage there must not become valid.
                 marked = shared(&marked, &self.trust.unsigned);
             }
             self.beginning.marked = marked;
@@ -560,15 +560,14 @@ impl Start {
 }
 
 impl Array {
-    /// Records the array as in use, writes again what the journal holds, then makes the redundancy
-    /// of the marked stripes anew.
+    /// Records the array as in use, replays the journal, then resyncs the marked stripes.
     async fn begin(&self, beginning: &Beginning) -> Result<(), DeviceError> {
         let Beginning { marked, unverified, replays, is_sound } = beginning;
         self.keep_marks(marked).await?;
         self.write_found_lost().await?;
         let journal = self.journal();
         self.change_record(|record| {
-            // What a log has still to write again stays on record until the array is stopped.
+            // Blocks that a log is still to write again stay recorded until the array is stopped.
             if record.state != RecordedState::DirtyLogged {
                 record.state = RecordedState::Dirty;
             }
@@ -577,7 +576,7 @@ impl Array {
             }
         })
         .await?;
-        // Until now whoever is missing counted as a member, which the records were to serve.
+        // Until now missing members counted as members, for the sake of the records.
         if let (Some(journal), true) = (&journal, replays) {
             self.replay(journal).await?;
         }

@@ -26,18 +26,18 @@ use crate::superblock::{
     RecordedWork, RoleRecord, RoleState, Superblock,
 };
 
-/// What an array shall be.
+/// The parameters of a new array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     pub name: String,
-    /// Random, and never used before: members are told apart by it.
+    /// Random, and never used before: it identifies members.
     pub uuid: Uuid,
     pub level: Level,
     /// Groups of levels 10, 50 and 60; 1 for the others.
     pub groups: usize,
     /// Narrower stripes than there are members, of levels 5 and 6.
     pub declustered: Option<Spread>,
-    /// How members of level 0 that differ share what there is.
+    /// How different members of level 0 share the strips.
     pub striping: Striping,
     pub strip_bytes: u32,
     pub contents: Contents,
@@ -70,7 +70,7 @@ pub enum Contents {
     Unknown,
 }
 
-/// What guards the parity of a healthy array against an unclean stop.
+/// How the parity of a healthy array is protected against an unclean shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// Nothing here: whoever writes names the stripes that may be torn, or the parity is

@@ -57,7 +57,7 @@ impl Default for Deadlines {
 pub const TICKS_OF_READ: u64 = 64;
 /// A tick is a millisecond at least.
 pub const READ_MIN: Duration = Duration::from_millis(TICKS_OF_READ);
-/// Less than this is not told from an answer in time: a tick more or less says nothing.
+/// Below this a read counts as in time: a tick more or less is not significant.
 const DEADLINE_TICKS_MIN: u64 = 4;
 /// A drive that rotates serves what is near before what has waited, for half a second or so: of two
 /// seconds, three quarters of one. With an eighth of a second, mirrors of the modelled drive lost a
@@ -70,7 +70,7 @@ pub const WINDOW: Duration = Duration::from_secs(600);
 pub type Ticks = u64;
 
 impl Deadlines {
-    /// The time between two looks at what is under way.
+    /// The time between two checks of the operations in flight.
     pub fn tick(&self) -> Duration {
         let longest = self.read.or(self.deadline).unwrap_or(WINDOW);
         (longest / TICKS_OF_READ as u32).max(Duration::from_millis(1))

@@ -55,7 +55,7 @@ pub struct IntentBitmap {
     /// Regions written to since the flush that began last, and in the interval before it.
     touched: BTreeSet<u64>,
     touched_before: BTreeSet<u64>,
-    /// Those of which a flush under way decides.
+    /// Those that a flush in progress decides about.
     settling: BTreeSet<u64>,
 }
 
@@ -183,7 +183,7 @@ impl IntentBitmap {
         regions.into_iter().map(stripes).collect()
     }
 
-    /// Begins anew with nothing marked, and with pages that no member has.
+    /// Restarts with nothing marked, and with pages that no member has.
     pub fn renew(&mut self) {
         self.clear();
         for page in &mut self.pages {
@@ -234,7 +234,7 @@ impl IntentBitmap {
         }
     }
 
-    /// The flush has failed, or was given up: its regions wait for another.
+    /// The flush has failed, or was abandoned: its regions wait for another.
     pub fn flush_failed(&mut self, settling: Settling) {
         self.settling.retain(|region| !settling.0.contains(region));
         self.touched_before.extend(settling.0);

@@ -378,14 +378,14 @@ impl Layout {
         StripCell { role: Role((group * self.width() + slot) as u16), row }
     }
 
-    /// Where copy `copy` of the strip of a stripe lies in a mirrored group.
+    /// The cell of copy `copy` of the strip of a stripe in a mirrored group.
     pub fn cell_of_copy(&self, stripe: Stripe, copy: usize) -> StripCell {
         assert!(copy < self.copies());
         let (group, row) = (self.group_of(stripe), stripe.0 / u64::from(self.groups));
         StripCell { role: Role((group * self.width() + copy) as u16), row }
     }
 
-    /// What lies in a cell; `None` for spare space.
+    /// The contents of a cell; `None` for spare space.
     pub fn strip_in(&self, cell: StripCell) -> Option<(Stripe, Strip)> {
         if let Some(development) = &self.development {
             return match development.content(cell) {
@@ -414,7 +414,7 @@ impl Layout {
         }
     }
 
-    /// Where a spare slot lies in a row.
+    /// The cell of a spare slot in a row.
     ///
     /// # Panics
     /// Where there is no such slot.

@@ -29,7 +29,7 @@ pub enum Level {
     Raid60,
 }
 
-/// A number that is no RAID level known here.
+/// A number that is not a supported RAID level.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a supported RAID level: use 0, 1, 10, 5, 6, 50 or 60")]
 pub struct UnknownLevel(pub String);
@@ -78,7 +78,7 @@ impl Level {
         matches!(self, Level::Raid10 | Level::Raid50 | Level::Raid60)
     }
 
-    /// The groups of so many members where nobody says: mirrors of two, and two groups of parity.
+    /// The default groups of so many members: mirrors of two, and two groups of parity.
     pub fn usual_groups(self, members: u16) -> u16 {
         match self {
             Level::Raid10 => members.div_ceil(2).max(1),

@@ -24,7 +24,7 @@ pub use codec::{DecodeError, HEADER_BYTES, decode, encode};
 pub const COPY_OFFSETS: [u64; 2] = [192 << 10, 256 << 10];
 /// Bytes set aside for a copy.
 pub const COPY_BYTES: usize = 64 << 10;
-/// The most groups of blocks on the list: what fits into a copy.
+/// The maximum of groups of blocks on the list: as many as fit into a copy.
 pub const GROUPS_MAX: usize = (COPY_BYTES - HEADER_BYTES) / codec::GROUP_BYTES;
 
 /// Blocks of a group, a bit each.

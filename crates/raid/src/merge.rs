@@ -30,7 +30,7 @@ pub struct MergeConfig {
 pub enum MergeWait {
     /// Every write is written alone.
     Off,
-    /// As long as it pays, by what writing a stripe has taken lately.
+    /// As long as it pays, by the recent time of writing a stripe.
     Adaptive,
     /// So long at most; with zero, writes join those that wait for their stripe anyway.
     AtMost(Duration),

@@ -41,11 +41,11 @@ pub struct StripRead {
     pub span: Span,
 }
 
-/// Whether the parity of a stripe fits its data.
+/// Whether the parity of a stripe matches its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParityTrust {
     Valid,
-    /// Never computed, or torn, or possibly so: to be computed anew from the data.
+    /// Never computed, or possibly torn: to be recomputed from the data.
     Stale,
 }
 

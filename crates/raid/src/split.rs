@@ -18,7 +18,7 @@ pub struct Piece {
     pub at: usize,
 }
 
-/// The pieces of a range that lie in one stripe.
+/// The pieces of a range in one stripe.
 pub type StripePieces = SmallVec<[Piece; 8]>;
 
 impl Piece {
@@ -32,7 +32,7 @@ impl Piece {
         self.extent.span.len()
     }
 
-    /// Where it lies in the memory of the request for the whole range.
+    /// Its offset in the memory of the request for the whole range.
     pub fn memory(&self) -> std::ops::Range<usize> {
         self.at..self.at + self.len_bytes()
     }

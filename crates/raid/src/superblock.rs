@@ -27,7 +27,7 @@ pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
 pub const INTENT_OFFSET: u64 = 128 << 10;
 /// Bytes set aside for the intent bitmap.
 pub const INTENT_BYTES: u64 = 64 << 10;
-/// Where the bitmap begins of what members lack that are out of use; as large as the other.
+/// Offset of the bitmap of missed writes; as large as the intent bitmap.
 pub const ABSENCE_OFFSET: u64 = DATA_OFFSET_MIN - INTENT_BYTES;
 /// How far above those of the first half bitmap and lists of the second one begin, which describes
 /// the array that this one is being grown to.
@@ -65,7 +65,7 @@ const _: () = assert!(STAGE_OFFSET + STAGE_BYTES <= ABSENCE_OFFSET);
 pub struct Superblock {
     pub array: ArrayRecord,
     pub member_uuid: Uuid,
-    /// `None` for a spare that stands by.
+    /// `None` for a hot spare.
     pub role: Option<Role>,
     /// Of this member's superblock writes; decides which copy the next one goes to.
     pub sequence: u64,
@@ -95,14 +95,14 @@ pub struct ArrayRecord {
     /// Stripes to one bit of the bitmap that says which checksums count; `None` where there are
     /// none.
     pub integrity_region_stripes: Option<u64>,
-    /// Raised by whoever uses the array when something beside it, such as a cache, is out of date.
+    /// Raised by the owner of the array when something beside it, such as a cache, becomes stale.
     pub owner_generation: u64,
-    /// The cache in front of the array, which may hold what the array lacks; `None` without one.
+    /// The cache in front of the array, which may have dirty data; `None` without one.
     pub owner: Option<Uuid>,
     /// The event that recorded the last stop, where the owner had stopped before with nothing that
     /// the array lacked. It counts only as long as no other event but its seal has followed.
     pub owner_clean_since: Option<u64>,
-    /// How far the owner has lived, as it told last; zero where it has not.
+    /// The open count of the owner, as it reported last; zero if it did not.
     pub owner_life: u64,
     /// One entry a role.
     pub roles: Vec<RoleRecord>,
@@ -163,7 +163,7 @@ impl JournalRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpareRecord {
     pub member_uuid: Uuid,
-    /// `None` while it stands by.
+    /// `None` for a hot spare.
     pub filling: Option<FillRecord>,
 }
 
@@ -178,13 +178,13 @@ pub struct FillRecord {
 /// Work on the whole array, in stripes from its start on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordedWork {
-    /// Whose parity is right, where not all of it is.
+    /// Those with valid parity, if not all have it.
     pub initialised_stripes: u64,
-    /// That a scrub has looked at; `None` where none is under way.
+    /// Checked by the scrub in progress; `None` without one.
     pub scrubbed_stripes: Option<u64>,
 }
 
-/// What the array knows of the member in one role.
+/// The array's record of the member in one role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleRecord {
     pub member_uuid: Uuid,
@@ -206,7 +206,7 @@ pub enum RoleState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedState {
     Creating,
-    /// Stopped in order.
+    /// Shut down cleanly.
     Clean,
     /// Assembled, and since then not stopped.
     Dirty,

@@ -25,7 +25,7 @@ use crate::superblock::ArrayRecord;
 /// What is known, when an array is put together, of the writes that members lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AbsenceFound {
-    /// Nobody is out of use, or nothing was written since.
+    /// No member is failed or missing, or nothing was written since.
     Nothing,
     /// Some stripes may have been written without a member.
     Marked(Vec<Range<u64>>),
@@ -74,7 +74,7 @@ impl Array {
         }
     }
 
-    /// Writes the marks that the members lack, while somebody is out of use.
+    /// Writes the marks that the members lack, while a member is failed or missing.
     pub(super) async fn write_absence(&self) {
         if let Some(absence) = &self.absence
             && self.members.is_degraded()
@@ -83,7 +83,7 @@ impl Array {
         }
     }
 
-    /// Has it marked, while somebody is out of use, that some stripes are written to.
+    /// Marks stripes as written, while a member is failed or missing.
     ///
     /// # Errors
     /// Where the array has lost too many members.

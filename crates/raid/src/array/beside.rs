@@ -16,12 +16,12 @@ pub(super) const ROWS_AT_A_TIME: u64 = 16;
 /// Of the scratch memory, what such work may take; the rest is for clients.
 pub(super) const SCRATCH_SHARE: u64 = 2;
 
-/// Is told when a request was asked that has just been answered.
+/// Called with the submission time of a completed request.
 pub type OnAnswer = Rc<dyn Fn(Instant)>;
 
 /// What work beside the requests goes by.
 pub(super) struct Beside {
-    /// Side by side; `None` where nobody is in the way.
+    /// Concurrently; `None` without client load.
     rows: Cell<Option<u64>>,
     is_heard: Cell<bool>,
     on_answer: RefCell<Option<OnAnswer>>,
@@ -34,9 +34,9 @@ impl Default for Beside {
 }
 
 impl Array {
-    /// Has a rebuild, first parity and a scrub work on so many rows side by side, as far as memory
-    /// goes: few trouble requests little, many get more done where requests stand in the way.
-    /// `None`: nobody is in the way, and as many are taken as keep the members busy.
+    /// Sets how many rows a rebuild, an initial sync and a scrub process concurrently, as far as
+    /// memory goes: few trouble requests little, many get more done where requests stand in the
+    /// way. `None`: no client load, and as many as keep the members busy.
     pub fn set_rows_at_a_time(&self, rows: Option<u64>) {
         self.beside.rows.set(rows.map(|rows| rows.max(1)));
     }
@@ -60,7 +60,7 @@ impl Array {
         self.beside.rows.get().unwrap_or(rows_max).min(rows_max)
     }
 
-    /// Whether nobody is in the way.
+    /// Whether there is no client load.
     pub(super) fn is_alone(&self) -> bool {
         self.beside.rows.get().is_none()
     }

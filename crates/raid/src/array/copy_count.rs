@@ -32,7 +32,7 @@ pub enum WhichCopy {
     On(String),
     /// By the UUID of the member.
     Member(Uuid),
-    /// One that nobody has, and of which no device is known any more.
+    /// One without a member and a known device.
     Missing,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for WhichCopy {
 }
 
 impl Array {
-    /// The array of more copies, as it would be recorded.
+    /// The record of the array with more copies.
     pub(super) fn with_more_copies(
         &self,
         record: &ArrayRecord,
@@ -63,9 +63,9 @@ impl Array {
         }
     }
 
-    /// Gives up a copy for good; when that is recorded the array is to be stopped and assembled
-    /// again. Answers with its device, where it was in use: its superblocks call it a member
-    /// still, until somebody erases them.
+    /// Drops a copy for good; when that is recorded the array is to be stopped and assembled again.
+    /// Returns its device, if it was in use: its superblocks still name it a member, until they are
+    /// erased.
     ///
     /// # Errors
     /// What speaks against it, before anything is written; or where the others have failed, when
@@ -133,7 +133,7 @@ impl Array {
         is_spare || self.role_of(member).is_some()
     }
 
-    /// Whether a member has a role in which it is out of use.
+    /// Whether a member has a role, but is not in use.
     pub fn is_out_of_use(&self, member: Uuid) -> bool {
         self.role_of(member).is_some_and(|role| self.members.active(role).is_none())
     }
@@ -144,7 +144,7 @@ impl Array {
         self.members.slots().find(|(_, slot)| is_it(slot)).map(|(role, _)| role)
     }
 
-    /// A role that nobody has, and of which no device is known.
+    /// A role without a member and a known device.
     fn nameless_role(&self) -> Option<Role> {
         let is_it =
             |slot: &Slot| slot.name.borrow().is_none() && slot.state.get() != RoleState::Active;

@@ -42,15 +42,15 @@ use crate::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES};
 struct Damage {
     /// Every strip, or every copy of the one strip, and where it lies.
     strips: SmallVec<[(StripCell, Strip); 8]>,
-    /// Those that nobody holds.
+    /// The missing ones.
     absent: SmallVec<[usize; 4]>,
     runs: Vec<Run>,
 }
 
 impl Array {
-    /// Makes everything of a stripe readable again; what nobody can know is lost from then on. The
-    /// bytes that were lost are answered; parity that was never computed has nothing to say, and
-    /// then nothing is done. The stripe is locked by the caller.
+    /// Makes all of a stripe readable again; blocks that cannot be reconstructed are lost from then
+    /// on. The bytes that were lost are answered; parity that was never computed has nothing to
+    /// say, and then nothing is done. The stripe is locked by the caller.
     ///
     /// # Errors
     /// Where something else than media stands in the way, where a block cannot be written either,
@@ -185,7 +185,7 @@ impl Array {
         }
     }
 
-    /// Puts the data on the list that nobody can know any more, and says how much that is.
+    /// Adds the lost data to the list, and returns how much that is.
     async fn list_damage(&self, stripe: Stripe, damage: &Damage) -> Result<u64, DeviceError> {
         let lost: Vec<ByteRange> = damage
             .runs
@@ -206,7 +206,7 @@ impl Array {
         Ok(bytes)
     }
 
-    /// Makes unreadable blocks anew from what can be read.
+    /// Reconstructs unreadable blocks from readable ones.
     async fn make_anew(&self, stripe: Stripe, damage: &Damage, run: &Run) -> Outcome {
         if !self.layout.level().is_mirrored() {
             return self.rebuild(damage.repair(stripe, run, 0, self.unread(stripe, run))).await;
@@ -224,7 +224,7 @@ impl Array {
         Ok(())
     }
 
-    /// Puts something that fits where blocks are lost: zeros in place of `excess` of them.
+    /// Writes consistent contents where blocks are lost: zeros in place of `excess` of them.
     async fn make_up(&self, stripe: Stripe, damage: &Damage, run: &Run, excess: usize) -> Outcome {
         let all = || run.unreadable.iter().map(|place| damage.strips[*place]);
         if self.layout.level().is_mirrored() {
@@ -270,7 +270,7 @@ impl Array {
         outcome
     }
 
-    /// Writes contents to whoever holds the cells, each from a byte of its strip on.
+    /// Writes contents to the holders of the cells, each from a byte of its strip on.
     async fn write_stably(
         &self,
         writes: impl Iterator<Item = (StripCell, u32, Buffers)>,
@@ -287,7 +287,7 @@ impl Array {
         (members, join_all(submissions).await)
     }
 
-    /// Members that did not take what was made up are out of use, where they can be done without.
+    /// Members that failed these writes are excluded, where the group tolerates it.
     async fn conclude_mending(&self, members: &[Rc<Member>], outcomes: Vec<Outcome>) -> Outcome {
         let mut refused = Ok(());
         for (member, outcome) in members.iter().zip(outcomes) {

@@ -141,7 +141,7 @@ impl Recorder {
 }
 
 impl Array {
-    /// Takes a member out of use, where it still is in use, and waits until that is settled.
+    /// Fails a member, if it is still in use, and waits until that is settled.
     pub(super) async fn fail_member(&self, member: &Rc<Member>) {
         self.drop_member(member);
         self.settle().await;
@@ -158,7 +158,7 @@ impl Array {
         }
     }
 
-    /// Takes a member out of use, where it still is in use. That has to be settled.
+    /// Fails a member, if it is still in use. That has to be settled.
     pub(super) fn drop_member(&self, member: &Rc<Member>) {
         if self.members.is_present(member) {
             self.members.fail(member);
@@ -167,9 +167,9 @@ impl Array {
         }
     }
 
-    /// Takes members out of use that are hung, or were late too often, where their group can lose
-    /// them. Requests do that for the member that they wait for; where all of them are reads, which
-    /// the peers answer, none waits for it.
+    /// Fails members that are hung, or had too many timeouts, where their group can lose them.
+    /// Requests do that for the member that they wait for; where all of them are reads, which the
+    /// peers answer, none waits for it.
     pub async fn evict_hung(&self) {
         for array in [Some(self), self.former()].into_iter().flatten() {
             array.evict_condemned();
@@ -266,7 +266,7 @@ impl Array {
         self.recorder.record().owner
     }
 
-    /// How far the owner has lived, as it told last; zero where it has not.
+    /// The open count of the owner, as it reported last; zero if it did not.
     pub fn owner_life(&self) -> u64 {
         self.recorder.record().owner_life
     }

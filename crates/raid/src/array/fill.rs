@@ -139,7 +139,7 @@ impl Array {
         Ok(filled)
     }
 
-    /// Whether there is still somebody to be filled.
+    /// Whether there is still a target to fill.
     fn is_wanted(&self, goal: &Goal) -> bool {
         match goal {
             Goal::Device(_, filling) => self.members.is_present(&filling.member),
@@ -197,7 +197,7 @@ impl Array {
         }
     }
 
-    /// Gives what lies in a cell to the targets. The stripe is locked by the caller.
+    /// Writes the contents of a cell to the targets. The stripe is locked by the caller.
     async fn fill_cell(&self, home: StripCell, targets: &Holders) -> Outcome {
         let mut repairs = 0;
         while let Some(member) = self.members.holder(home) {

@@ -11,7 +11,7 @@ use crate::intent::Settling;
 use crate::layout::Role;
 use crate::superblock::RecordedState;
 
-/// What the owner of an array, a cache, has told when it stopped.
+/// The state that the owner of an array, a cache, reported when it stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerStopped {
     /// How far it has lived, where it has stopped.
@@ -110,7 +110,7 @@ impl Array {
         Ok(())
     }
 
-    /// From now on a member that does not answer may be given up.
+    /// From now on a member that does not respond may be failed.
     pub(crate) fn note_begun(&self) {
         self.is_begun.set(true);
     }

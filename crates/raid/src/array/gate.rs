@@ -13,7 +13,7 @@ pub(super) struct IoGate {
     progress: Notify,
 }
 
-/// One write under way, until dropped.
+/// One write in progress, until dropped.
 pub(super) struct Entry<'a>(&'a IoGate);
 
 /// Nobody enters until this is dropped.
@@ -28,7 +28,7 @@ impl IoGate {
         Entry(self)
     }
 
-    /// Closes the gate and waits until nobody is inside.
+    /// Closes the gate and waits until no task is inside.
     pub(super) async fn close(&self) -> Closed<'_> {
         assert!(!self.is_closed.replace(true), "one caller at a time closes the gate");
         let closed = Closed(self);

@@ -38,7 +38,7 @@ impl Gather {
         Planned { bytes: self.bytes[role.index()], adjoining_bytes }
     }
 
-    /// Adds a piece that lies at `offset` of a member, with its memory where the request has any.
+    /// Adds a piece at `offset` of a member, with its memory where the request has any.
     pub(super) fn add(&mut self, role: Role, offset: u64, piece: Piece, buffers: &Buffers) {
         let memory = if buffers.is_empty() { 0..0 } else { piece.memory() };
         let range = ByteRange::at(offset, piece.len_bytes() as u64);

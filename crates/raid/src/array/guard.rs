@@ -329,7 +329,7 @@ impl Array {
         Ok(())
     }
 
-    /// Flushes the members where the journal is half full, before somebody has to wait for it.
+    /// Flushes the members when the journal is half full, before a writer has to wait for it.
     pub(super) async fn keep_room(&self) {
         let Some(journal) = self.journal() else { return };
         if journal.is_half_full()

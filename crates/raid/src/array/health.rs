@@ -21,7 +21,7 @@ pub(super) struct Health {
     /// Whether it ever left an answer for later. One that never does is memory, and has no hardware
     /// that could write to a client's memory behind its back.
     defers: Cell<bool>,
-    /// Slow reads under way.
+    /// Slow reads in flight.
     slow: Cell<u64>,
     slow_total: Cell<u64>,
     late_total: Cell<u64>,
@@ -34,11 +34,11 @@ pub(super) struct Health {
     reads: Cell<u32>,
     is_condemned: Cell<bool>,
     errors: Cell<DeviceErrors>,
-    /// Held by everything that is under way and began since the last [`Health::part`].
+    /// Held by every operation in flight that began since the last [`Health::part`].
     generation: RefCell<Rc<()>>,
 }
 
-/// What was under way on a device at some moment.
+/// The operations in flight on a device at some time.
 pub(super) struct Earlier(Rc<()>);
 
 /// A place in the queue of a device, until dropped.
@@ -63,7 +63,7 @@ impl Health {
         Candidate { copy, queued: self.queued.get(), head: self.head.get(), planned }
     }
 
-    /// An operation on `range` is under way.
+    /// An operation on `range` is in flight.
     pub(super) fn enter(self: &Rc<Self>, range: ByteRange) -> Place {
         let cost = balance::cost(self.motion, range, self.head.get());
         self.queued.set(self.queued.get() + cost);
@@ -74,7 +74,7 @@ impl Health {
         Place { health: Rc::clone(self), cost, _generation: generation }
     }
 
-    /// Parts what is under way now from all that begins later.
+    /// Separates the operations in flight from all that begin later.
     pub(super) fn part(&self) -> Earlier {
         Earlier(self.generation.replace(Rc::default()))
     }
@@ -130,7 +130,7 @@ impl Health {
         self.typical.borrow_mut().note(took);
     }
 
-    /// Whether the device is to be given up as soon as the redundancy allows.
+    /// Whether the device is to be failed as soon as the redundancy allows.
     pub(super) fn is_condemned(&self) -> bool {
         self.is_condemned.get()
     }
@@ -151,7 +151,7 @@ impl Health {
         self.timeouts.borrow().self_check();
     }
 
-    /// Slow reads under way.
+    /// Slow reads in flight.
     pub(super) fn slow_reads(&self) -> u64 {
         self.slow.get()
     }
@@ -172,7 +172,7 @@ impl Health {
         self.errors.set(errors);
     }
 
-    /// What it had was not what its checksum says.
+    /// Contents that did not match their checksum.
     pub(super) fn note_misfit(&self) {
         let errors = self.errors.get();
         self.errors.set(DeviceErrors { checksum: errors.checksum + 1, ..errors });
@@ -186,7 +186,7 @@ impl Health {
         self.errors.take();
     }
 
-    /// What is told of it.
+    /// Its status.
     pub(super) fn answers(&self, at: Instant) -> Answers {
         Answers {
             slow_reads: self.slow_total.get(),

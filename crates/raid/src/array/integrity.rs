@@ -70,7 +70,7 @@ struct Signing {
     holders: Vec<Uuid>,
     /// Nothing has been written to it since.
     is_undisturbed: Cell<bool>,
-    /// Every stripe that was looked at could be read, and fits.
+    /// Every stripe checked could be read, and is consistent.
     is_whole: Cell<bool>,
     pages: BTreeMap<PlaceOfPage, Page>,
 }
@@ -320,7 +320,7 @@ impl Array {
         }
     }
 
-    /// Something of a stripe does not fit, or cannot be told: its region is not signed with it.
+    /// A stripe is inconsistent, or unreadable: its region is not signed.
     pub(super) fn note_not_whole(&self) {
         if let Some(integrity) = &self.integrity
             && let Some(signing) = &*integrity.signing.borrow()
@@ -338,7 +338,7 @@ impl Array {
         }
     }
 
-    /// Where the strips of a stripe lie at home, or the copies of its one strip.
+    /// The home cells of the strips of a stripe, or of the copies of its one strip.
     pub(super) fn cells_of(&self, stripe: Stripe) -> Vec<StripCell> {
         match self.layout.level().is_mirrored() {
             true => {
@@ -358,14 +358,14 @@ impl Array {
         self.cells_of(stripe).into_iter().flat_map(pages).collect()
     }
 
-    /// Who has each role; nobody where any role has none.
+    /// The holder of each role; none where any role has none.
     fn holders_at_home(&self) -> Vec<Uuid> {
         let is_whole = self.members.is_all_at_home() && self.is_parity_whole();
         let holders = self.members.slots().map(|(_, slot)| slot.uuid.get());
         if is_whole { holders.collect() } else { Vec::new() }
     }
 
-    /// Whether nothing speaks against signing the region under way.
+    /// Whether the region being scrubbed can still be signed.
     fn may_sign(&self) -> bool {
         let signing = self.integrity.as_ref().map(|integrity| integrity.signing.borrow());
         signing.as_ref().and_then(|signing| signing.as_ref()).is_some_and(|signing| {

@@ -118,7 +118,7 @@ impl Array {
         Ok(false)
     }
 
-    /// Waits until nobody writes pages, and chooses one.
+    /// Waits until no pages are being written, and selects one.
     async fn turn_to_write(
         &self,
         intents: &Intents,
@@ -181,7 +181,7 @@ impl Array {
         }
     }
 
-    /// Takes over the marks that an unclean stop left, so that they stay until the array has been
+    /// Adopts the marks that an unclean shutdown left, so that they stay until the array has been
     /// resynchronised and flushed.
     ///
     /// # Errors

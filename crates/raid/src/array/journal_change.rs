@@ -107,8 +107,8 @@ impl Array {
         Ok(create_journal(device, &record, occupied).await?)
     }
 
-    /// Stops the array in order, and records which journal it has from now on; it is to be
-    /// assembled again with that.
+    /// Shuts the array down cleanly, and records its new journal; it is to be assembled again with
+    /// that.
     ///
     /// # Errors
     /// What speaks against it, before anything is written; or where the array has lost too many

@@ -78,7 +78,7 @@ pub(crate) async fn write_superblock(device: &dyn BlockDevice, superblock: Super
 pub(crate) enum Bitmap {
     /// What is being written.
     Intent,
-    /// What members lack that are out of use.
+    /// Writes that members missed.
     Absence,
     /// What was written to since a scrub signed it.
     Unsigned,
@@ -155,7 +155,7 @@ fn judge<const N: usize>(copies: [Result<Superblock, DecodeError>; N]) -> Inspec
     }
 }
 
-/// Writes something that lies before the data area, stably.
+/// Writes metadata before the data area, stably.
 pub(super) async fn write_stable(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Outcome {
     assert!(ByteRange::at(offset, bytes.len() as u64).end() <= DATA_OFFSET_MIN);
     device.submit(stable_write(offset, bytes)).await

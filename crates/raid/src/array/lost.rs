@@ -32,7 +32,7 @@ use crate::lost::{COPY_BYTES, COPY_OFFSETS, Full, LostBlocks, decode, encode};
 use crate::plan::{Extent, Span};
 use crate::superblock::ArrayRecord;
 
-/// Ranges that a status names one by one.
+/// Ranges that a status lists.
 const RANGES_SHOWN_MAX: usize = 64;
 
 /// The lost blocks of an array, for a status.
@@ -45,7 +45,7 @@ pub struct LostStatus {
     pub first: Vec<LostRange>,
 }
 
-/// Bytes of the array that read as an error until they are written again.
+/// Bytes of the array that read as errors until they are written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostRange {
     pub start: u64,

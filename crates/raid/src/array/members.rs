@@ -28,7 +28,7 @@ use lending::Settling;
 pub(crate) struct Member {
     pub(super) device: Rc<dyn BlockDevice>,
     pub(super) uuid: Uuid,
-    /// The role that it has or is being given; `None` while it stands by.
+    /// The role that it has or fills; `None` for a hot spare.
     role: Cell<Option<Role>>,
     /// Of its newest superblock that is stable.
     pub(super) sequence: Cell<u64>,
@@ -63,14 +63,14 @@ pub(super) type Holders = SmallVec<[Rc<Member>; 2]>;
 pub(crate) struct Members {
     slots: Vec<Slot>,
     standing_by: RefCell<Vec<Rc<Member>>>,
-    /// Of each group, the roles of which nobody holds everything.
+    /// Of each group, the roles without a complete holder.
     lost: RefCell<Vec<SmallVec<[Role; 2]>>>,
     any_lost: Cell<bool>,
     any_filling: Cell<bool>,
     /// What each slot of distributed spare space stands in for.
     lent: Vec<RefCell<Option<Rc<Lent>>>>,
     any_lent: Cell<bool>,
-    /// Slots that were taken back, and what was under way there then.
+    /// Freed slots, and the operations in flight there then.
     settling: RefCell<Vec<Settling>>,
     broken: Cell<bool>,
     departures: Cell<u64>,
@@ -307,7 +307,7 @@ impl Members {
         !self.is_in_role(member) || member.role.get().is_some_and(is_spared)
     }
 
-    /// Roles of a group of which nobody holds everything.
+    /// Roles of a group without a complete holder.
     pub(super) fn lost_in(&self, group: usize) -> usize {
         self.lost.borrow()[group].len()
     }
@@ -323,12 +323,12 @@ impl Members {
         self.broken.get()
     }
 
-    /// Whether nobody holds everything of a role.
+    /// Whether a role has no complete holder.
     pub(super) fn is_lost(&self, role: Role) -> bool {
         self.lost.borrow()[self.layout.group_of_role(role)].contains(&role)
     }
 
-    /// Whether any role has nobody who holds all of it.
+    /// Whether any role has no complete holder.
     pub(super) fn is_degraded(&self) -> bool {
         self.any_lost.get()
     }
@@ -338,7 +338,7 @@ impl Members {
         !self.any_lost.get() && !self.any_filling.get() && !self.any_lent.get()
     }
 
-    /// The strips of a stripe that nobody holds.
+    /// The missing strips of a stripe.
     pub(super) fn lost_strips(&self, layout: &Layout, stripe: Stripe) -> LostStrips {
         if !self.any_lost.get() {
             return LostStrips::new();
@@ -347,7 +347,7 @@ impl Members {
         layout.strips().filter(is_lost).collect()
     }
 
-    /// Takes a member out of use that is present. The caller sees to its being recorded.
+    /// Excludes a member that is present. The caller has it recorded.
     pub(super) fn fail(&self, member: &Rc<Member>) {
         let Some(role) = member.role.get() else {
             return self.standing_by.borrow_mut().retain(|other| !Rc::ptr_eq(other, member));
@@ -374,19 +374,19 @@ impl Members {
         self.departures.set(self.departures.get() + 1);
     }
 
-    /// Adds a spare that stands by.
+    /// Adds a hot spare.
     pub(super) fn join(&self, member: Rc<Member>) {
         assert!(member.role.get().is_none(), "a spare has no role");
         self.standing_by.borrow_mut().push(member);
     }
 
-    /// Has a spare that stands by fill a role, from its first row on.
+    /// Starts filling a role onto a hot spare, from its first row on.
     pub(super) fn begin_filling(&self, role: Role, spare: &Rc<Member>) {
         self.standing_by.borrow_mut().retain(|other| !Rc::ptr_eq(other, spare));
         self.fill(role, Rc::clone(spare), FilledRows::up_to(0, &self.layout));
     }
 
-    /// Has a member that comes back fill the role that it had, but for what it still holds.
+    /// Starts filling the former role of a re-added member, except for the rows that it still has.
     pub(super) fn begin_catching_up(&self, role: Role, member: Rc<Member>, lacks: Vec<Range<u64>>) {
         self.fill(role, member, FilledRows::but_for(lacks, &self.layout));
     }

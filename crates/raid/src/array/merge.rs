@@ -49,7 +49,7 @@ pub(super) struct Merging {
     /// Those whose leaders wait for more.
     held: RefCell<Vec<Rc<Party>>>,
     held_bytes: Cell<u64>,
-    /// What writing a stripe has taken lately.
+    /// The recent time of writing a stripe.
     write_time: Cell<Duration>,
 }
 
@@ -157,7 +157,7 @@ impl Merging {
         Leading { merging: self, party }
     }
 
-    /// Adds a write to a party; the receiver is told how it ended.
+    /// Adds a write to a party; the receiver gets its outcome.
     fn join(
         &self,
         party: &Party,
@@ -268,7 +268,7 @@ impl Leading<'_> {
         self.merging.give_up(&self.party);
     }
 
-    /// Nobody joins any longer: what is to be written, and who is to be told.
+    /// Closes the party: the writes, and the receivers of the outcome.
     fn close(self) -> (StripeWrite, Vec<Sender<Outcome>>) {
         let party = Rc::clone(&self.party);
         drop(self);

@@ -39,7 +39,7 @@ use crate::superblock::RecordedParity;
 pub(super) enum Waiting {
     /// Until its data is better had from the peers: a read.
     Briefly,
-    /// Until its member is given up.
+    /// Until its member is failed.
     ToTheEnd,
 }
 
@@ -238,7 +238,7 @@ impl Array {
         Operation { submission, under_way: Some(under_way) }
     }
 
-    /// Whether a read of a member may be given up.
+    /// Whether a read of a member may be abandoned.
     fn may_give_up(&self, member: &Member) -> bool {
         self.layout.redundancy() > 0 && self.watch.deadlines().is_some() && member.health.defers()
     }
@@ -256,8 +256,8 @@ impl Array {
         others.filter(is_of_no_use).count() < self.layout.redundancy()
     }
 
-    /// Takes members out of use that are hung, or were late too often, where their group can lose
-    /// them. Whoever is answered without them waits until that is settled, as after every failure.
+    /// Fails members that are hung, or had too many timeouts, where their group can tolerate it. A
+    /// request that completes without them waits until that is settled, as after every failure.
     pub(super) fn evict_condemned(&self) {
         // What only this member has cannot be told from parity that may be wrong.
         let is_replaceable = self.is_begun.get() && self.is_parity_whole();

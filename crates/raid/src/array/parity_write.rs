@@ -82,7 +82,7 @@ impl StripeWrite {
     }
 
     /// Whether it may wait for others: not what is to be stable by itself, nor what repeats a write
-    /// after an unclean stop.
+    /// after an unclean shutdown.
     pub(super) fn may_wait(&self) -> bool {
         !self.flags.intersects(RequestFlags::FUA | RequestFlags::RECOMPUTE_PARITY)
     }

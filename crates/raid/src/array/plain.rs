@@ -112,7 +112,7 @@ impl Array {
         }
     }
 
-    /// Whether nobody but this member has what a mirror holds.
+    /// Whether this is the only member of a mirror with the data.
     pub(super) fn is_last_copy(&self, member: &Rc<Member>) -> bool {
         self.layout.copies() > 1 && !self.members.can_lose(member)
     }

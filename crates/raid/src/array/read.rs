@@ -248,7 +248,7 @@ impl Array {
         request.flags.contains(RequestFlags::OTHER_COPY) && self.layout.redundancy() > 0
     }
 
-    /// Whether a piece lies on a member of a parity group that is lost, or that is read around.
+    /// Whether a piece is on a member of a parity group that is lost, or slow.
     fn is_any_lost(&self, pieces: &StripePieces) -> bool {
         let strip = |piece: &Piece| Strip::Data(piece.extent.strip);
         !self.layout.level().is_mirrored()
@@ -256,7 +256,7 @@ impl Array {
             && pieces.iter().any(|piece| !self.is_read(piece.stripe, strip(piece)))
     }
 
-    /// Whether somebody holds a strip, and is not slow where that can be helped.
+    /// Whether a strip has a holder, and one that is not slow if possible.
     fn is_read(&self, stripe: Stripe, strip: Strip) -> bool {
         self.ready_holder(self.layout.cell(stripe, strip)).is_some()
     }

@@ -24,7 +24,7 @@ use crate::superblock::RecordedParity;
 /// What is to be got of a stripe. The stripe is locked by the caller.
 pub(super) struct Rebuild {
     stripe: Stripe,
-    /// Data that somebody wants, at most one extent a strip, and where to.
+    /// Requested data, at most one extent a strip, and its destination.
     wanted: SmallVec<[(Extent, Buffers); 8]>,
     /// Strips that could not be read, to be rewritten.
     suspects: SmallVec<[(StripRead, DeviceError); 2]>,
@@ -92,7 +92,7 @@ impl Rebuild {
         self
     }
 
-    /// Waits for whoever is slow, since it cannot be done without.
+    /// Waits for slow members, since they are required.
     fn within_deadline(mut self) -> Rebuild {
         self.slow.clear();
         self.waiting = Waiting::ToTheEnd;
@@ -167,7 +167,7 @@ impl Array {
         }
     }
 
-    /// Whether the parity of a stripe fits its data.
+    /// Whether the parity of a stripe matches its data.
     pub(super) fn parity_trust(&self, stripe: Stripe) -> ParityTrust {
         let torn = self.torn.borrow();
         let initialised =
@@ -422,7 +422,7 @@ fn union(a: Span, b: Span) -> Span {
     a.start.min(b.start)..a.end.max(b.end)
 }
 
-/// A span that lies in the hull, as bytes of a column over the hull.
+/// A span in the hull, as bytes of a column over the hull.
 fn within(span: &Span, hull: &Span) -> std::ops::Range<usize> {
     assert!(hull.start <= span.start && span.end <= hull.end);
     (span.start - hull.start) as usize..(span.end - hull.start) as usize

@@ -16,7 +16,7 @@ use crate::journal::ring::next_places;
 use crate::layout::{Layout, Strip, StripCell, Stripe};
 use crate::plan::Span;
 
-/// Read at a time while looking for records that lie behind a gap.
+/// Read at a time while searching for records behind a gap.
 const LOOK_BYTES: u64 = 1 << 20;
 
 /// Goes from record to record.
@@ -81,7 +81,7 @@ impl Walk {
         Ok(buffer)
     }
 
-    /// Looks at everything. One record at a time is written, so none lies behind a gap.
+    /// Reads everything. One record at a time is written, so none is behind a gap.
     ///
     /// # Errors
     /// Those of the device.

@@ -44,7 +44,7 @@ use crate::superblock::{ArrayRecord, RecordedReshape};
 pub enum Grown {
     /// Everything has moved, and the array has its new size.
     Whole,
-    /// It was told to stop, and goes on when it is called again.
+    /// It was asked to stop, and continues when it is called again.
     Paused,
 }
 
@@ -105,7 +105,7 @@ impl Reshape {
         reshape
     }
 
-    /// The array that still has a part of the data.
+    /// The array that still has part of the data.
     fn former(&self) -> Option<&Former> {
         self.former.as_ref().filter(|_| !self.is_done.get())
     }
@@ -207,12 +207,12 @@ impl Array {
         self.reshape.as_ref().filter(|reshape| !reshape.is_done.get())
     }
 
-    /// The array that still has a part of the data.
+    /// The array that still has part of the data.
     pub(crate) fn former(&self) -> Option<&Array> {
         Some(&self.growing()?.former()?.array)
     }
 
-    /// Refuses what touches all members from their first row to the last.
+    /// Refuses operations on all rows of the members.
     pub(super) fn check_shape_stays(&self, operation: &'static str) -> Outcome {
         match self.is_growing() {
             true => Err(DeviceError::new(&self.name, Cause::Unsupported { operation })),
@@ -227,7 +227,7 @@ impl Array {
         stepping.is_some_and(|(start, end)| start <= stripes.start().0 && stripes.end().0 < end)
     }
 
-    /// Carries out a request on the array that has the data, or on both.
+    /// Executes a request on the array that has the data, or on both.
     pub(super) async fn serve_divided(&self, reshape: &Reshape, request: Request) -> Outcome {
         let Some(former) = reshape.former() else { return self.serve(request).await };
         if request.kind == RequestKind::Flush {
@@ -372,7 +372,7 @@ impl Array {
         Ok(())
     }
 
-    /// Takes members out of use that the former array has given up.
+    /// Fails members that have failed in the former array.
     async fn follow_failures(&self, former: &Array) -> Outcome {
         let present = former.members.present();
         for member in self.members.present() {

@@ -17,11 +17,11 @@ use crate::superblock::RecordedParity;
 
 /// What a cut costs at most.
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
-/// Stripes resynchronised side by side.
+/// Stripes resynced concurrently.
 const STRIPES_AT_A_TIME: u64 = 16;
 
 impl Array {
-    /// Whether no parity is left that was never computed.
+    /// Whether the initial sync is complete.
     pub(super) fn is_parity_whole(&self) -> bool {
         self.parity.get() == RecordedParity::Valid || self.layout.parity_strips() == 0
     }
@@ -68,8 +68,8 @@ impl Array {
         self.record_progress(|record| record.work.initialised_stripes = done).await
     }
 
-    /// Makes the redundancy of some stripes anew from their data. What is signed is right, or for a
-    /// scrub to judge.
+    /// Recomputes the redundancy of some stripes from their data. Signed regions are valid, or for
+    /// a scrub to judge.
     ///
     /// # Errors
     /// As for [`Self::initialise`].
@@ -85,9 +85,9 @@ impl Array {
         Ok(())
     }
 
-    /// Makes the redundancy of stripes anew that an unclean stop may have torn, but for those that
-    /// are right. One of which something cannot be read stays torn, and its region marked: what
-    /// cannot be read there is an error until it is written or can be read again.
+    /// Resyncs stripes that an unclean shutdown may have torn, except for those that are right. One
+    /// of which something cannot be read stays torn, and its region marked: what cannot be read
+    /// there is an error until it is written or can be read again.
     ///
     /// # Errors
     /// Where the array has lost too many members.
@@ -111,7 +111,7 @@ impl Array {
         Ok(())
     }
 
-    /// Whether there are stripes whose redundancy is known not to fit.
+    /// Whether there are stripes with known inconsistent redundancy.
     pub(crate) fn has_torn(&self) -> bool {
         !self.torn.borrow().is_empty()
     }

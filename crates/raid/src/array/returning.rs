@@ -88,7 +88,7 @@ impl Array {
         }
     }
 
-    /// The role that a device may have again.
+    /// The role that a device may be re-added to.
     fn consider_return(
         &self,
         device: &DeviceName,

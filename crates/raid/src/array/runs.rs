@@ -36,7 +36,7 @@ type Filling<'a> = Pin<Box<dyn Future<Output = (u64, Outcome)> + 'a>>;
 #[derive(Default)]
 pub(super) struct Runs<'a> {
     filling: FuturesUnordered<Filling<'a>>,
-    /// What those that have ended came to, where nobody has waited for them yet.
+    /// Results of completed runs that were not waited for yet.
     ended: Vec<(u64, Outcome)>,
     under_way: Vec<Run>,
     begun: u64,
@@ -53,7 +53,7 @@ struct Run {
     parts: Vec<Role>,
 }
 
-/// What is left of some rows that lie together.
+/// The rest of some adjacent rows.
 struct Pile {
     /// The first row that no run has had.
     next: u64,
@@ -66,7 +66,7 @@ impl<'a> Runs<'a> {
     /// Waits until a run has ended.
     ///
     /// # Errors
-    /// The first of a run, when none is under way any more.
+    /// The first of a run, when none is in progress any more.
     pub(super) async fn some(&mut self) -> Outcome {
         if self.ended.is_empty() {
             self.ended.extend(self.filling.next().await);
@@ -86,7 +86,7 @@ impl<'a> Runs<'a> {
         outcome
     }
 
-    /// Waits until no run is under way.
+    /// Waits until no run is in progress.
     ///
     /// # Errors
     /// As there.
@@ -159,7 +159,7 @@ impl<'a> Runs<'a> {
 }
 
 impl Array {
-    /// Begins what is to be under way beside what is.
+    /// Starts further runs as far as the limit allows.
     pub(super) fn begin_runs<'a>(&'a self, goal: &'a Goal, runs: &mut Runs<'a>) {
         let fill = |rows| Submission::pending(self.fill_run(goal, rows));
         match goal {

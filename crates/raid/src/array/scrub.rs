@@ -31,32 +31,32 @@ use crate::split::Piece;
 
 /// What a cut costs at most.
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
-/// What explains a mismatch is looked for by so many bytes.
+/// A mismatch is located in units of so many bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// Findings that are kept one by one.
+/// Findings that are listed one by one.
 const FINDINGS_MAX: usize = 256;
 /// Attempts to read a stripe, each after a repair.
 const ATTEMPTS_MAX: usize = 4;
 
-/// What a scrub has found so far.
+/// Findings of a scrub so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubReport {
     pub stripes: u64,
-    /// Strips that could not be read and were rewritten.
+    /// Unreadable strips that were rewritten.
     pub rewritten: u64,
-    /// Sectors that did not fit and were put right.
+    /// Mismatched sectors that were repaired.
     pub corrected_sectors: u64,
-    /// Those of them that a checksum told from right ones, of the integrity region or of a cache.
+    /// Those of them that were located by a checksum, of the integrity region or of a cache.
     pub located_by_checksum: u64,
-    /// Sectors that do not fit, of which nobody knows who is wrong.
+    /// Mismatched sectors that could not be located.
     pub unexplained_sectors: u64,
-    /// Stripes of which something can neither be read nor made anew.
+    /// Stripes with a strip that can neither be read nor reconstructed.
     pub unreadable_stripes: u64,
-    /// Where on the array the first of them lie.
+    /// The first of them on the array.
     pub findings: Vec<Finding>,
 }
 
-/// Something that a scrub could not put right.
+/// A finding that a scrub could not repair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// First byte of the stripe, on the array.
@@ -68,7 +68,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Trouble {
-    /// Data and redundancy do not fit, and nobody can say which is wrong.
+    /// Data and redundancy do not match, and it is unknown which is wrong.
     Unexplained,
     /// It cannot be read.
     Unreadable,
@@ -159,7 +159,7 @@ impl Array {
         self.check_intact()
     }
 
-    /// Whether all of the stripe is there, and fits now.
+    /// Whether all of the stripe is present, and consistent now.
     async fn scrub_parity(&self, stripe: Stripe) -> Result<bool, DeviceError> {
         let Some((strips, memory)) = self.read_whole(stripe).await? else { return Ok(false) };
         let is_whole = strips.len() == self.layout.width();
@@ -276,7 +276,7 @@ impl Array {
         Ok(are_all_there && judged.suspect.is_empty())
     }
 
-    /// Whoever holds it had something else there.
+    /// Its holder had other contents there.
     fn note_misfit(&self, cell: StripCell) {
         if let Some(member) = self.members.holder(cell) {
             member.health.note_misfit();
@@ -342,8 +342,8 @@ impl Array {
         }
     }
 
-    /// Reads every strip of a stripe that somebody holds, and repairs those that cannot be read.
-    /// `None` where that did not help.
+    /// Reads every present strip of a stripe, and repairs unreadable ones. `None` where that did
+    /// not help.
     async fn read_whole(
         &self,
         stripe: Stripe,
@@ -381,8 +381,8 @@ impl Array {
         Ok(None)
     }
 
-    /// Makes a stripe readable at the price of what nobody can know any more, and says whether that
-    /// went well. What cannot be had is a finding either way.
+    /// Makes a stripe readable at the price of lost blocks, and returns whether that went well.
+    /// What cannot be had is a finding either way.
     async fn mend_or_note(&self, stripe: Stripe) -> Result<bool, DeviceError> {
         let repaired = self.mend(stripe).await;
         self.check_intact()?;

@@ -105,7 +105,7 @@ impl SecondHalf {
         Ok(())
     }
 
-    /// Where something lies that belongs before the data area.
+    /// The location of metadata before the data area.
     fn place_of(&self, range: ByteRange) -> u64 {
         let copy = |number: usize| ByteRange::at(COPY_OFFSETS[number], SUPERBLOCK_BYTES as u64);
         let places = [

@@ -77,8 +77,8 @@ pub enum MemberError {
 }
 
 impl Array {
-    /// Makes a device a spare that stands by. What is on it is lost; the caller has seen to it that
-    /// this may be.
+    /// Adds a device as a hot spare. Its contents are lost; the caller has seen to it that this may
+    /// be.
     ///
     /// # Errors
     /// Where it cannot be a member of this array; it is then untouched, unless it failed itself.
@@ -165,7 +165,7 @@ impl Array {
         Ok(())
     }
 
-    /// Has a spare that stands by fill a role, from where [`Array::fill`] goes on. Whoever has the
+    /// Starts filling a role onto a hot spare, which [`Array::fill`] continues. Whoever has the
     /// role keeps it until then.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Array {
         Ok(self.change_record(|_| {}).await?)
     }
 
-    /// Takes the member in a role out of use, durably on the others.
+    /// Fails the member in a role, durably on the others.
     ///
     /// # Errors
     /// Where the array would not survive that.
@@ -246,7 +246,7 @@ impl Array {
     /// [`Array::fill_slot`] goes on. Says for which; `None` where nothing is lost, or lent already.
     ///
     /// # Errors
-    /// Where what was lost cannot be told from the others.
+    /// Where lost data cannot be reconstructed from the others.
     pub async fn lend_slot(&self) -> Result<Option<Role>, MemberError> {
         self.check_writable()?;
         let Some((role, slot)) = self.slot_to_lend() else { return Ok(None) };
@@ -283,7 +283,7 @@ impl Array {
         Some((role, slot))
     }
 
-    /// A role that nobody has and nobody is being given; first one that nothing stands in for.
+    /// A role without a member and a target; first one without spare space.
     pub fn vacant_role(&self) -> Option<Role> {
         let is_vacant = |role: &Role| {
             self.members.active(*role).is_none() && self.members.slot(*role).filling().is_none()
@@ -292,7 +292,7 @@ impl Array {
         vacant().find(|role| self.members.is_lost(*role)).or_else(|| vacant().next())
     }
 
-    /// Whether a spare stands by.
+    /// Whether there is a hot spare.
     pub fn has_spare(&self) -> bool {
         !self.members.standing_by().is_empty()
     }

@@ -19,7 +19,7 @@ use crate::level::Level;
 use crate::plan::PlanKind;
 use crate::superblock::{JournalRecord, RecordedParity, RoleState};
 
-/// A picture of an array at one moment.
+/// The status of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayStatus {
     pub name: String,
@@ -34,31 +34,31 @@ pub struct ArrayStatus {
     /// Where members have weights, by role.
     pub weights: Option<Weights>,
     pub event_count: u64,
-    /// Whether the parity of all stripes has been computed at least once.
+    /// Whether the initial sync is complete.
     pub parity_initialised: bool,
-    /// How far that is, while it goes on.
+    /// Progress of the initial sync or resync.
     pub initialising: Option<Progress>,
-    /// How far a scrub is, while one goes on.
+    /// Progress of a scrub.
     pub scrubbing: Option<Progress>,
-    /// What the newest scrub has found.
+    /// Findings of the newest scrub.
     pub scrub: ScrubReport,
-    /// Blocks beside which a log has still to make parity anew after an unclean stop: as long as
-    /// there are any, a member that is lost takes what lies beside them with it.
+    /// Blocks beside which the parity is suspect after an unclean shutdown, until a log has written
+    /// them again: if a member is lost before, its data beside them is lost too.
     pub suspect_parity_blocks: u64,
-    /// What nobody can know any more, and that reads as errors until it is written again.
+    /// Lost blocks: they read as errors until they are written again.
     pub lost: LostStatus,
-    /// Whether an intent bitmap guards unclean stops.
+    /// Whether there is an intent bitmap.
     pub intent_bitmap: bool,
-    /// How much of it has checksums that count, where it has an integrity region.
+    /// How much of it is signed, where it has an integrity region.
     pub integrity: Option<IntegrityStatus>,
     /// The stripe journal, where there is one.
     pub journal: Option<JournalStatus>,
-    /// How long members are waited for, where others can answer for them.
+    /// Timeouts of members, where there is redundancy.
     pub deadlines: Option<DeadlineStatus>,
     pub members: Vec<MemberStatus>,
-    /// Devices that stand by for a member to fail.
+    /// Hot spares.
     pub spares: Vec<SpareStatus>,
-    /// How far it is on its way to more members.
+    /// Progress of a reshape.
     pub reshape: Option<ReshapeStatus>,
     pub counts: PlanCounts,
 }
@@ -67,32 +67,33 @@ pub struct ArrayStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JournalStatus {
     pub uuid: Uuid,
-    /// `None` where it is lost, and not used.
+    /// `None` if it has failed, and is not used.
     pub device: Option<String>,
     pub when: JournalWhen,
-    /// Bytes of records that still count.
+    /// Bytes of live records.
     pub live_bytes: u64,
     /// Writes that went through it since the array was assembled, and the records that they shared.
     pub writes: u64,
     pub records: u64,
 }
 
-/// How far a piece of work on the whole array has come.
+/// Progress of background work on the whole array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     pub stripes_done: u64,
     pub stripes: u64,
 }
 
-/// Whether an array serves, and with what left to lose.
+/// Whether an array serves, and its redundancy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayState {
     Healthy,
-    /// Some member is out of use, and spare space does not stand in for all of it; everything is
+    /// Some member is failed or missing, and spare space does not replace all of it; everything is
     /// served.
     Degraded,
-    /// A group has lost more than it can replace: writes are refused, and reads of lost strips.
+    /// A group has lost more members than it tolerates: writes are refused, and reads of their
+    /// strips.
     Failed,
 }
 
@@ -105,16 +106,16 @@ pub struct MemberStatus {
     /// Name of the device that has the role, or that had it since the array was assembled.
     pub device: Option<String>,
     pub state: RoleState,
-    /// Bytes of the array that it holds, copies and parity among them.
+    /// Bytes of the array on it, including copies and parity.
     pub data_bytes: u64,
-    /// How the device that has the role answers.
+    /// Response times of the device that has the role.
     #[serde(flatten)]
     pub answers: Answers,
     /// Of the device that has the role, or of the one that failed.
     pub errors: DeviceErrors,
-    /// Who is being given the role, where somebody is.
+    /// The device that the role is being rebuilt onto.
     pub filling: Option<FillingStatus>,
-    /// What stands in for it, where distributed spare space does.
+    /// The distributed spare space that replaces it.
     pub stand_in: Option<StandInStatus>,
 }
 
@@ -126,9 +127,9 @@ pub struct DeviceErrors {
     /// Writes, and writes of zeros.
     pub write: u64,
     pub flush: u64,
-    /// What it had was not what its checksum says.
+    /// Contents that did not match their checksum.
     pub checksum: u64,
-    /// Not answered within the deadline.
+    /// Not completed within the timeout.
     pub timeout: u64,
 }
 
@@ -158,81 +159,81 @@ impl fmt::Display for DeviceErrors {
     }
 }
 
-/// How the device of a member answers: since the array was assembled, or it was given the role.
+/// Response times of the device of a member: since the array was assembled, or it was given the
+/// role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answers {
-    /// Reads that took much longer than is usual in the array.
+    /// Reads that took much longer than usual in the array.
     pub slow_reads: u64,
-    /// Those of them that took longer than the longest patience.
+    /// Those of them that exceeded the read timeout.
     pub timed_out_reads: u64,
-    /// Reads that its peers answered instead: those it was waited for in vain, and those that it
-    /// was not asked for while it was slow.
+    /// Reads that were reconstructed from its peers: those that it did not complete in time, and
+    /// those that were not sent to it while it was slow.
     pub reconstructed_reads: u64,
-    /// Whether a slow read is under way, so that the member is read around.
+    /// Whether a slow read is in flight, so that other reads are reconstructed.
     pub is_slow: bool,
-    /// Whether it is taken out of use as soon as its group can lose it: it did not answer within
-    /// the deadline, or was late too often.
+    /// Whether it is failed as soon as its group can tolerate it: it exceeded the timeout, or had
+    /// too many of them.
     pub is_timed_out: bool,
-    /// How often it has been slow within the last ten minutes, however many reads at a time.
+    /// How often it was slow within the last ten minutes; concurrent slow reads count once.
     pub slow_events: u32,
-    /// How often it has been late within the last ten minutes.
+    /// Its timeouts within the last ten minutes.
     pub timeouts: u32,
-    /// What half of its newest reads took no longer than, of a sample; nothing where they are
-    /// answered at once.
+    /// Median time of its newest sampled reads; nothing if they complete at once.
     pub typical_read_us: Option<u64>,
-    /// Of the operation that has waited longest for its answer; as long as the deadline at most.
+    /// Age of its oldest operation in flight; the timeout at most.
     pub unanswered_ms: u64,
 }
 
-/// How long the members of an array are waited for; what is missing, until they answer.
+/// Timeouts of the members of an array; none where a value is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadlineStatus {
-    /// The longest that a read is waited for before its data comes from the peers.
+    /// A read is reconstructed from the peers after this time at the latest.
     pub read_timeout_ms: Option<u64>,
-    /// After which a member that has not answered is given up.
+    /// A member that does not complete an operation within this time is failed.
     pub timeout_ms: Option<u64>,
-    /// Spells of lateness within ten minutes after which it is given up.
+    /// A member with this many timeouts within ten minutes is failed.
     pub timeouts_max: Option<u32>,
 }
 
-/// Distributed spare space that stands in for a lost member.
+/// Distributed spare space that replaces a lost member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StandInStatus {
     pub slot: u16,
-    /// Rows of the member that it holds.
+    /// Rows of the member that are rebuilt.
     pub rows_done: u64,
     pub rows: u64,
 }
 
-/// How stripes are spread over the members.
+/// How stripes are distributed over the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeclusteredStatus {
     /// Strips of a stripe, data and parity.
     pub width: usize,
     /// Slots of distributed spare space.
     pub spares: u16,
-    /// Those of them that stand in for nobody.
+    /// Free slots.
     pub spares_free: u16,
 }
 
-/// A device that is being given a role.
+/// A device that a role is being rebuilt onto.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FillingStatus {
     pub uuid: Uuid,
     pub device: String,
-    /// Rows of strips that it holds.
+    /// Rows of strips that are rebuilt.
     pub rows_done: u64,
     pub rows: u64,
 }
 
-/// A device that stands by.
+/// A hot spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareStatus {
     pub uuid: Uuid,
     pub device: String,
 }
 
-/// Plans carried out since the array was assembled, or the counts were reset.
+/// Plans executed since the array was assembled, or the counts were reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanCounts {
     pub full_stripe_writes: u64,
@@ -240,14 +241,13 @@ pub struct PlanCounts {
     pub read_modify_writes: u64,
     /// Writes to stripes that have no parity strip left.
     pub data_only_writes: u64,
-    /// Writes that were carried out as a part of another one to their stripe.
+    /// Writes that were merged into another one to their stripe.
     pub merged_writes: u64,
-    /// Reads answered by solving for a strip, or from another copy, because of a lost member or an
-    /// error.
+    /// Reads reconstructed from parity, or from another copy, because of a lost member or an error.
     pub reconstructed_reads: u64,
     /// Strips rewritten after a read error.
     pub rewritten_strips: u64,
-    /// Members taken out of use because they did not answer, or too late too often.
+    /// Members failed after a timeout.
     pub evictions: u64,
     /// Pages of the intent bitmap written.
     pub intent_pages: u64,
@@ -316,7 +316,7 @@ impl Counters {
 }
 
 impl Array {
-    /// Its state at this moment.
+    /// Its current state.
     pub fn status(&self) -> ArrayStatus {
         let record = self.recorder.record();
         ArrayStatus {
@@ -370,8 +370,8 @@ impl Array {
         }
     }
 
-    /// Requests that were submitted since the array was assembled: whoever works beside them sees
-    /// whether there are any.
+    /// Requests that were submitted since the array was assembled: background work sees whether
+    /// there are any.
     pub fn requests(&self) -> u64 {
         self.counters.requests.0.get()
     }
@@ -391,7 +391,7 @@ impl Array {
         self.scrubbing.get()
     }
 
-    /// Rows that a spare has been given of a role; none where it is given to nobody.
+    /// Rows of a role that were rebuilt onto a spare; none without a rebuild.
     pub fn filled_rows(&self, role: Role) -> Option<u64> {
         Some(self.members.slot(role).filling()?.progress.count())
     }

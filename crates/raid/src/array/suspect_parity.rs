@@ -105,10 +105,10 @@ fn mask(index: u64, blocks: &std::ops::Range<u64>) -> u64 {
 }
 
 impl Array {
-    /// Doubts the parity beside a range that a log above has found after an unclean stop, and will
-    /// write again with `RECOMPUTE_PARITY`. Nothing is doubted where no such log was in front of
-    /// the array, where the stripe journal has what was torn, or where doubtful parity is used by
-    /// force.
+    /// Marks the parity beside a range as suspect that a log above has found after an unclean
+    /// shutdown, and will write again with `RECOMPUTE_PARITY`. Nothing is doubted where no such log
+    /// was in front of the array, where the stripe journal has what was torn, or where doubtful
+    /// parity is used by force.
     pub fn mark_suspect(&self, range: ByteRange) {
         if let Some(former) = self.former() {
             former.mark_suspect(range.intersect(ByteRange::at(0, former.layout.array_bytes())));
@@ -123,7 +123,7 @@ impl Array {
         }
     }
 
-    /// Whether a log above has something to say of an unclean stop.
+    /// Whether a log above may have blocks of an unclean shutdown.
     pub(crate) fn await_log(&self, is_sound: bool) {
         self.needs_parity.set(!is_sound);
     }
@@ -134,14 +134,14 @@ impl Array {
         self.suspect_parity.count() + self.former().map_or(0, Array::suspect_parity_blocks)
     }
 
-    /// Whether the parity of a part of a stripe fits its data.
+    /// Whether the parity of a part of a stripe matches its data.
     pub(super) fn parity_trust_in(&self, stripe: Stripe, span: &Span) -> ParityTrust {
         let is_suspect = !self.suspect_parity.is_empty()
             && self.suspect_parity.any(self.blocks_around(stripe, span));
         if is_suspect { ParityTrust::Stale } else { self.parity_trust(stripe) }
     }
 
-    /// The parts of its parity strips, block by block, that are doubted.
+    /// The suspect parts of its parity strips, block by block.
     pub(super) fn suspect_in(&self, stripe: Stripe) -> impl Iterator<Item = Span> + '_ {
         let (first, block_bytes) = (self.first_block(stripe), BLOCK_BYTES as u32);
         let blocks = 0..self.layout.strip_bytes() / block_bytes;
@@ -149,7 +149,7 @@ impl Array {
         blocks.filter(is_suspect).map(move |it| it * block_bytes..(it + 1) * block_bytes)
     }
 
-    /// The parity of a part of a stripe was made anew from its data.
+    /// The parity of a part of a stripe was recomputed from its data.
     pub(super) fn clear_suspect_parity(&self, stripe: Stripe, span: &Span) {
         if self.suspect_parity.is_empty() {
             return;

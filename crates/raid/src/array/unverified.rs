@@ -22,15 +22,15 @@ use super::{Array, Member};
 use crate::layout::{Strip, Stripe};
 use crate::plan::{self, ParityTrust, StripeState};
 
-/// Stripes that are looked at side by side.
+/// Stripes checked concurrently.
 const STRIPES_AT_A_TIME: u64 = 16;
 
-/// What is made of data that nothing vouches for.
+/// What happens to unverified data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnverifiedParity {
     /// It goes on the list of lost blocks.
     List,
-    /// It is taken for right: the user has said so.
+    /// It counts as correct, at the user's request.
     Accept,
 }
 
@@ -38,14 +38,14 @@ pub(crate) enum UnverifiedParity {
 enum Found {
     /// More parity than was needed agrees with what was solved.
     Proven,
-    /// Nothing speaks for what was solved; the parity may fit or not.
+    /// Nothing verifies the solution; the parity may match or not.
     Unproven,
     /// Something of it cannot be read.
     Unreadable,
 }
 
 impl Array {
-    /// Settles what the parity of stripes cannot vouch for. Nobody else uses the array.
+    /// Handles the data that the parity of stripes cannot verify. Nothing else uses the array.
     ///
     /// # Errors
     /// Where the list has no room for it, and nothing has been written then, or the array has lost
@@ -92,7 +92,7 @@ impl Array {
         DeviceError::new(self.name(), Cause::Unsupported { operation })
     }
 
-    /// The bytes of the array that nobody holds of a stripe.
+    /// The missing bytes of a stripe.
     fn missing_data(&self, stripe: Stripe) -> impl Iterator<Item = ByteRange> + '_ {
         let span = 0..self.layout.strip_bytes();
         let missing = self.members.lost_strips(&self.layout, stripe).into_iter();

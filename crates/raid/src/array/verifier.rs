@@ -30,7 +30,7 @@ pub trait ContentVerifier {
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Vec<Option<u32>>> + 'a>>;
 
 impl Array {
-    /// Has scrubs ask somebody from now on, or nobody, instead of whoever was asked before.
+    /// Sets the verifier that scrubs ask, or none.
     pub fn trust(&self, verifier: Option<Rc<dyn ContentVerifier>>) {
         self.verifier.replace(verifier);
     }

@@ -26,14 +26,14 @@ use crate::parity::Lost;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What the blocks of a stripe's strips, or of its copies, ought to be; empty where nobody says
+/// The expected checksums of the blocks of a stripe's strips, or of its copies; empty where unknown
 /// anything.
 pub(super) struct Sums(Vec<Vec<u32>>);
 
 /// What was changed in memory.
 pub(super) struct JudgedOf<T> {
     pub(super) changed: SmallVec<[T; 2]>,
-    /// Blocks of which nobody knows what is right.
+    /// Blocks whose correct contents are unknown.
     pub(super) suspect: BTreeSet<usize>,
     /// Those of them where a checksum speaks against what was found, and nothing has it.
     pub(super) disputed: BTreeSet<usize>,
@@ -299,7 +299,7 @@ impl Array {
         count > 0
     }
 
-    /// The strips of a stripe are as they are to be signed, but for doubtful blocks.
+    /// The strips of a stripe are ready to be signed, except for suspect blocks.
     pub(super) fn note_whole_blocks(
         &self,
         stripe: Stripe,
@@ -339,7 +339,7 @@ fn block_of(content: &Buffers, block: usize) -> Buffer {
     content.slice(block * BLOCK..(block + 1) * BLOCK)
 }
 
-/// The checksums of the blocks of a strip; `None` for doubtful ones.
+/// The checksums of the blocks of a strip; `None` for suspect ones.
 fn sums<'a>(
     content: &'a Buffer,
     suspect: &'a BTreeSet<usize>,

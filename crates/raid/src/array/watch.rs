@@ -39,7 +39,7 @@ struct Shared {
     on_hung: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
-/// One operation under way.
+/// One operation in flight.
 struct Entry {
     /// `None` where the entry is free.
     health: Option<Rc<Health>>,
@@ -107,7 +107,7 @@ impl Watch {
         self.shared.entries.borrow_mut().iter_mut().for_each(|entry| entry.since = now);
     }
 
-    /// How long the oldest operation has been under way on a device, in whole ticks.
+    /// Age of the oldest operation in flight on a device, in whole ticks.
     pub(super) fn longest(&self, health: &Rc<Health>) -> Duration {
         let Some(deadlines) = self.deadlines() else { return Duration::ZERO };
         let (now, entries) = (self.shared.now.get(), self.shared.entries.borrow());
@@ -286,7 +286,7 @@ impl Entry {
     }
 }
 
-/// Looks once a tick, until nothing was under way twice in a row.
+/// Checks once a tick, until no operation was in flight twice in a row.
 async fn look(watch: Weak<Shared>, alive: Weak<()>) {
     let mut idle = 0;
     while idle < 2 {

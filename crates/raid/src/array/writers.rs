@@ -23,7 +23,7 @@ impl Writers {
         Writer(self)
     }
 
-    /// Waits until nobody writes. The caller has seen to it that nobody begins.
+    /// Waits until no writes are in progress. The caller prevents new ones.
     pub(super) async fn gone(&self) {
         while self.count.get() > 0 {
             self.left.wait().await;

@@ -79,7 +79,7 @@ pub(super) fn shared(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<
     shared
 }
 
-/// The parts of some ranges that lie in another.
+/// The parts of some ranges that are in another.
 pub(super) fn within(ranges: Vec<Range<u64>>, whole: &Range<u64>) -> Vec<Range<u64>> {
     let part = |it: Range<u64>| it.start.max(whole.start)..it.end.min(whole.end);
     ranges.into_iter().map(part).filter(|it| !it.is_empty()).collect()

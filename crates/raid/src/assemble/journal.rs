@@ -15,11 +15,11 @@ use crate::superblock::{JournalRecord, RecordedState};
 /// The label on a device, or why there is none.
 type Looked = Result<Result<Label, LabelError>, DeviceError>;
 
-/// What there is of the journal.
+/// The state of the journal.
 pub(super) enum Found {
     /// The array has none.
     NotWanted,
-    /// It cannot be used, and why.
+    /// It cannot be used, for this reason.
     Lost(String),
     Usable {
         device: Rc<dyn BlockDevice>,
@@ -29,7 +29,7 @@ pub(super) enum Found {
     },
 }
 
-/// Looks for the journal of the array.
+/// Finds the journal of the array.
 ///
 /// # Errors
 /// Where another one was given, or an older image of it.
@@ -54,8 +54,8 @@ pub(super) async fn find(
     let is_needless = journal.is_lost || record.state == RecordedState::Clean;
     let is_exchanged = options.journals.len() > 1;
     if is_of_array && label.journal != journal.uuid && (is_needless || is_exchanged) {
-        // Left by an exchange that was cut. The one that is named is not there, and what it may
-        // hold counts as lost.
+        // Left by a change of journals that was cut. The named one is missing, and its records
+        // count as lost.
         let reason = format!("{}: a change of journals was not completed", device.name());
         return Ok(Found::Lost(reason));
     }
@@ -83,8 +83,8 @@ pub(super) async fn find(
     }
 }
 
-/// The one that the superblocks name, or else the first one given. One that hangs counts as one
-/// that cannot be read.
+/// The one that the superblocks name, or else the first one given. One that hangs counts as
+/// unreadable.
 async fn named_or_first(
     runtime: &Runtime,
     options: &AssembleOptions,
@@ -125,10 +125,10 @@ async fn survey(
 }
 
 impl Found {
-    /// Whether whatever may be torn of a group is in the journal, and that is there.
+    /// Whether all stripes of a group that may be torn are in the journal, and it is present.
     pub(super) fn covers(&self, journal: Option<&JournalRecord>, group: usize) -> bool {
         journal.is_some_and(|journal| {
-            // Without it, such a group was not written to any more.
+            // Without it, such a group was not written any more.
             journal.guards(group) && (journal.is_lost || matches!(self, Found::Usable { .. }))
         })
     }

@@ -76,7 +76,7 @@ impl Seats {
     }
 
     /// # Errors
-    /// Where somebody sits there already.
+    /// Where the place is taken already.
     fn take(&mut self, candidate: Candidate, record: &ArrayRecord) -> Result<(), AssembleError> {
         let uuid = candidate.superblock.member_uuid;
         let role = record.roles.iter().position(|entry| entry.member_uuid == uuid);
@@ -160,10 +160,10 @@ fn newest<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<&'a Can
     candidates.max_by_key(|candidate| candidate.superblock.array.event_count)
 }
 
-/// The newest of those whom nobody calls out.
+/// The newest of those that are not excluded.
 ///
 /// # Errors
-/// Where it does not call out all whom others do: then there are two histories.
+/// If it does not exclude all that others do: then the array has diverged.
 fn newest_in_use(candidates: &[Candidate]) -> Result<&Candidate, AssembleError> {
     let accuser_of = |accused: &Candidate| {
         let accused = &accused.superblock;

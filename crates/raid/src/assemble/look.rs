@@ -13,7 +13,7 @@ use crate::array::{Inspection, inspect};
 use crate::create::journal_of;
 use crate::deadlines::{Deadlines, in_time};
 
-/// What is on a device, or why that cannot be told.
+/// The contents of a device, or why they cannot be determined.
 pub type Look = (Rc<dyn BlockDevice>, Result<Inspection, DeviceError>);
 
 /// Looks at devices without changing them, and answers in their order. One that does not answer by

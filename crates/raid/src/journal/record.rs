@@ -82,7 +82,7 @@ pub struct Announced {
 /// A record that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Each with where its content lies in the bytes of the record.
+    /// Each with the offset of its content in the record.
     pub changes: Vec<(Change, std::ops::Range<usize>)>,
 }
 

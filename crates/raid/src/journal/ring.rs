@@ -21,7 +21,7 @@ pub struct Ring {
     bytes: u64,
     /// The largest record.
     record_bytes_max: u64,
-    /// Where the next record begins, unless it does not fit there.
+    /// Offset of the next record, if it fits there.
     head: u64,
     next_sequence: u64,
     live: VecDeque<Live>,
@@ -198,7 +198,7 @@ impl Ring {
         assert!(!self.live.iter().any(is_open), "flushed before it was done");
     }
 
-    /// Whether it is time to flush the members, before somebody has to wait for it.
+    /// Whether to flush the members now, before a writer has to wait for it.
     pub fn is_half_full(&self) -> bool {
         self.live_bytes + self.reserved_bytes > (self.bytes - self.record_bytes_max) / 2
     }

@@ -190,14 +190,14 @@ impl Development {
         (first, next - first)
     }
 
-    /// Where a spare slot lies in a row.
+    /// The cell of a spare slot in a row.
     pub(super) fn spare_cell(&self, slot: u16, row: u64) -> StripCell {
         assert!(slot < self.spread.spares, "slot {slot} of {}", self.spread.spares);
         let column = self.columns + u64::from(slot);
         StripCell { role: self.member(row / self.band_rows, column), row }
     }
 
-    /// What lies in a cell.
+    /// The contents of a cell.
     pub(super) fn content(&self, cell: StripCell) -> Content {
         let (band, row) = (cell.row / self.band_rows, cell.row % self.band_rows);
         let column = self.column(band, cell.role);

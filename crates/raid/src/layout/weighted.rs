@@ -24,16 +24,16 @@ const WASTE_SHARE: f64 = 0.005;
 /// The largest weight that a speed is rounded to: what is measured is not known better than that.
 const SPEED_WEIGHT_MAX: f64 = 16.0;
 
-/// How an array without redundancy is dealt to its members.
+/// How an array without redundancy is distributed over its members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Striping {
     /// As much on each member as on the smallest.
     #[default]
     Plain,
-    /// On each as much as it has room for.
+    /// On each member as much as it has space for.
     Capacity,
-    /// As the weights say, which stand in the order of the members.
+    /// By these weights, in the order of the members.
     #[serde(untagged)]
     Weighted(Weights),
 }
@@ -233,7 +233,7 @@ impl Dealing {
         StripCell { role, row: round * self.weights.of(role) + u64::from(self.turn_of[strip]) }
     }
 
-    /// The stripe whose strip lies in a cell.
+    /// The stripe whose strip is in a cell.
     pub(super) fn stripe_in(&self, cell: StripCell) -> Stripe {
         let weight = self.weights.of(cell.role);
         let (round, turn) = (cell.row / weight, cell.row % weight);

@@ -50,7 +50,7 @@ struct Stream {
     seen_at: u64,
 }
 
-/// The most that was in flight lately.
+/// The recent maximum in flight.
 struct Reach {
     /// In this window and the one before.
     bytes: u64,

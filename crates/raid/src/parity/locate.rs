@@ -12,18 +12,18 @@ use super::field::logarithm;
 /// What one sector says of its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// Everything fits.
+    /// Everything matches.
     Nobody,
     P,
     Q,
     /// The data strip with this number.
     Data(u16),
-    /// More than one strip, or one equation alone, which names nobody.
+    /// More than one strip, or one equation alone, which locates none.
     Unknown,
 }
 
 /// Who is wrong in a sector with these remainders of P and Q, of a stripe with so many data strips.
-/// Without Q nobody can be named.
+/// Without Q none can be located.
 pub fn locate(p: &[u8], q: Option<&[u8]>, data_strips: usize) -> Culprit {
     let Some(q) = q else {
         return if p.iter().all(|byte| *byte == 0) { Culprit::Nobody } else { Culprit::Unknown };

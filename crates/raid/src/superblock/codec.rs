@@ -101,7 +101,7 @@ const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= at::WIDTH);
 const _: () = assert!(at::SEEDS + BASES_MAX * 4 <= at::HEIGHT && at::HEIGHT + 4 <= at::LENT);
 const _: () = assert!(at::LENT + SLOTS_MAX as usize * at::LENT_BYTES <= SUPERBLOCK_BYTES);
 
-/// The role of a spare that stands by.
+/// The role of a hot spare.
 const NO_ROLE: u16 = u16::MAX;
 /// Strips of the highest pile: 4 GiB of the smallest ones.
 const HEIGHT_MAX: u32 = 1 << 20;

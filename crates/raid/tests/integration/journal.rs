@@ -521,7 +521,7 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
     }
 }
 
-/// Seeds 940003419 and 940001126: the array had been stopped in order for another journal when the
+/// Seeds 940003419 and 940001126: the array had been shut down cleanly for another journal when the
 /// power went, and the cache had not: what that wrote again was refused until a rebuild.
 #[test]
 fn a_log_may_write_again_to_an_array_that_lacks_a_member_and_was_stopped_in_order() {

@@ -270,8 +270,8 @@ fn a_member_put_back_from_an_older_image_is_stale() {
     });
 }
 
-/// Copies that differ after an unclean stop are made equal before they are read; what a read has
-/// shown is lost with no one member, even if the power goes right after it.
+/// Copies that differ after an unclean shutdown are made equal before they are read; what a read
+/// has shown is lost with no one member, even if the power goes right after it.
 #[test]
 fn copies_made_equal_at_the_start_are_stable_before_one_of_them_is_read() {
     let start = headpond_raid::superblock::DATA_OFFSET_MIN;

@@ -1,5 +1,5 @@
-//! A member that is lost before a log has made parity anew that an unclean stop may have torn: what
-//! only that parity could tell is an error, and everything else is there.
+//! A member that is lost before a log has made parity anew that an unclean shutdown may have torn:
+//! what only that parity could tell is an error, and everything else is there.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -51,7 +51,7 @@ impl FilledRows {
         filled
     }
 
-    /// Whether what lies in a row there is right.
+    /// Whether the contents of a row there are valid.
     pub(in crate::array) fn holds(&self, row: u64) -> bool {
         row < self.rows.get() || self.brings(row) || self.ahead.borrow().contains(&row)
     }
@@ -118,7 +118,7 @@ impl FilledRows {
         self.lacking_from(row).is_none_or(|lacking| row < lacking.start)
     }
 
-    /// The first range that does not lie below a row.
+    /// The first range that is not below a row.
     fn lacking_from(&self, row: u64) -> Option<&Range<u64>> {
         self.lacks.get(self.lacks.partition_point(|lacking| lacking.end <= row))
     }

@@ -23,14 +23,14 @@ use super::{FilledRows, Holders, Lent, Member, Members};
 use crate::layout::{Role, StripCell};
 use crate::superblock::FillRecord;
 
-/// A slot that was taken back, and what was under way on the members.
+/// A freed slot, and the operations in flight on the members.
 pub(super) struct Settling {
     slot: u16,
     earlier: Vec<(Rc<Member>, Earlier)>,
 }
 
 impl Members {
-    /// Everybody who holds a cell, and has to be told what changes there. The first is to be read.
+    /// All holders of a cell, which get every write to it. The first is to be read.
     pub(in crate::array) fn holders(&self, cell: StripCell) -> Holders {
         self.along(cell, |progress| progress.holds(cell.row))
     }
@@ -67,14 +67,14 @@ impl Members {
         self.lent.iter().any(|lent| lent.borrow().as_ref().is_some_and(|it| it.role != role))
     }
 
-    /// A slot that stands in for nobody, and that nobody reads or writes any more.
+    /// A free slot without operations in flight.
     pub(in crate::array) fn free_slot(&self) -> Option<u16> {
         let slots = (0..self.lent.len()).map(|slot| slot as u16);
         let mut free = slots.filter(|slot| self.lent[usize::from(*slot)].borrow().is_none());
         free.find(|slot| !self.is_settling(*slot))
     }
 
-    /// Whether something is under way on slots that were taken back.
+    /// Whether operations are in flight on freed slots.
     pub(in crate::array) fn is_any_settling(&self) -> bool {
         (0..self.lent.len()).any(|slot| self.is_settling(slot as u16))
     }
@@ -110,7 +110,7 @@ impl Members {
         self.note_found(role);
     }
 
-    /// The role has a member again, that needs nobody to stand in for it.
+    /// The role has a member again, and needs no spare space.
     pub(super) fn take_back(&self, role: Role) {
         if let Some(lent) = self.lent_to(role) {
             self.lent[usize::from(lent.slot)].replace(None);

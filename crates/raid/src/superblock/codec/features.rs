@@ -8,9 +8,9 @@ const FEATURE_SPARES: u64 = 1;
 pub(super) const FEATURE_JOURNAL: u64 = 1 << 1;
 /// Stripes are spread over more members than they have strips.
 pub(super) const FEATURE_DECLUSTERED: u64 = 1 << 2;
-/// What lies in the place of lost blocks is not their data.
+/// The contents of lost blocks are not their data.
 pub(super) const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
-/// The array is being grown, and a part of its data lies where another shape has it.
+/// A reshape is in progress, and part of the data is located by another shape.
 pub(super) const FEATURE_RESHAPE: u64 = 1 << 4;
 /// Members without redundancy have weights.
 pub(super) const FEATURE_WEIGHTS: u64 = 1 << 5;
