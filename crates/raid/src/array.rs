@@ -371,7 +371,7 @@ impl Array {
     }
 }
 
-/// Groups that lack a member by the record, or by who was found.
+/// Groups that lack a member by the record, or by the members found.
 fn lacking_at_start(record: &ArrayRecord, layout: &Layout, found: &Found) -> Vec<bool> {
     let is_empty = |role: &Role| {
         let recorded = record.roles[role.index()].state;

@@ -62,8 +62,8 @@ pub struct JournalOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contents {
-    /// Nothing but zeros in the data area, as on new sparse files, whose parity is zeros; or what
-    /// somebody vouches for that the redundancy fits.
+    /// Nothing but zeros in the data area, as on new sparse files, whose parity is zeros; or
+    /// contents whose redundancy the user states to be consistent.
     Zeros,
     /// Anything: parity counts as not initialised until `Array::initialise` has run.
     #[default]
@@ -73,8 +73,7 @@ pub enum Contents {
 /// How the parity of a healthy array is protected against an unclean shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// Nothing here: whoever writes names the stripes that may be torn, or the parity is
-    /// distrusted.
+    /// Nothing here: the writer names the stripes that may be torn, or the parity is not trusted.
     None,
     /// A bitmap on the members, written before the first write to a region.
     Bitmap,

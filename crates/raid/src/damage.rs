@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::plan::Span;
 
-/// Strips of a stripe, by their places among all that were looked at.
+/// Strips of a stripe, by their index among all that were inspected.
 pub type Places = SmallVec<[usize; 4]>;
 
 /// Neighbouring blocks in which the same strips cannot be read.
@@ -21,7 +21,7 @@ pub type Places = SmallVec<[usize; 4]>;
 pub struct Run {
     /// In bytes from the start of each strip.
     pub span: Span,
-    /// Who cannot be read there; never empty.
+    /// The unreadable ones there; never empty.
     pub unreadable: Places,
 }
 
@@ -44,7 +44,7 @@ pub fn runs(unreadable: &[BTreeSet<u32>], block_bytes: u32) -> Vec<Run> {
 }
 
 impl Run {
-    /// How many strips too many are unknown here, besides `absent` ones that nobody holds.
+    /// By how many the unknown strips here exceed the redundancy, besides `absent` missing ones.
     pub fn excess(&self, absent: usize, redundancy: usize) -> usize {
         (absent + self.unreadable.len()).saturating_sub(redundancy)
     }

@@ -142,7 +142,7 @@ pub struct EventWindow {
 }
 
 impl EventWindow {
-    /// As many as are told apart.
+    /// The maximum that are distinguished.
     pub const KEPT_MAX: usize = 100;
 
     /// It was so at `now`; within `apart` of the newest spell it is the same. How many there have
@@ -178,8 +178,8 @@ pub struct Typical {
 }
 
 impl Typical {
-    /// So many reads are looked at: few, so that a member that is hardly read any more, since it is
-    /// slow, is soon told by what it is now.
+    /// The number of sampled reads: few, so that a member that is hardly read any more, since it is
+    /// slow, is soon judged by its current speed.
     const READS: usize = 16;
 
     /// A read took so long.
@@ -202,7 +202,7 @@ impl Typical {
 /// member yet, or never will be.
 ///
 /// # Errors
-/// What becomes of it, or that it is not done by then: it goes on beside the caller.
+/// Its own, or that it is not complete by then: it continues in the background.
 pub async fn in_time<T: 'static>(
     runtime: &Runtime,
     device: &DeviceName,

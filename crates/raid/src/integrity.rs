@@ -36,7 +36,7 @@ const NUMBER_AT: usize = 48;
 /// Data begins at a multiple of this behind the pages.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// Which page it is, of whom.
+/// The number of the page, and its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageOf {
     pub array: Uuid,

@@ -128,8 +128,8 @@ impl IntentBitmap {
         self.begin_unmarked(stripes);
     }
 
-    /// Notes a write to the stripes that may begin at once: whoever sends it would repeat it after
-    /// a cut.
+    /// Records a write to the stripes that may begin at once: its sender would repeat it after a
+    /// cut.
     pub fn begin_unmarked(&mut self, stripes: RangeInclusive<Stripe>) {
         for region in self.regions(&stripes) {
             *self.writes_in_flight.entry(region).or_default() += 1;

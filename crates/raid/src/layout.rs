@@ -309,7 +309,7 @@ impl Layout {
         self.development.as_ref().map_or(1, |it| it.bands() * self.band_rows)
     }
 
-    /// Rows of strips that lie together with those of the same stripes, where stripes are
+    /// Rows of strips that are adjacent to those of the same stripes, where stripes are
     /// declustered; 1 for others.
     pub fn pile_rows(&self) -> u64 {
         self.development.as_ref().map_or(1, |it| it.height())
@@ -339,7 +339,7 @@ impl Layout {
     /// The place of an array byte.
     ///
     /// # Panics
-    /// Where the byte lies past the end of the array.
+    /// If the byte is past the end of the array.
     pub fn place(&self, array_offset: u64) -> Place {
         assert!(array_offset < self.array_bytes(), "byte {array_offset} is past the array");
         let strips = array_offset / u64::from(self.strip_bytes);

@@ -113,8 +113,8 @@ pub struct ArrayRecord {
     pub lent: Vec<Option<FillRecord>>,
     /// Where the work on the whole array has come to that the next start goes on with.
     pub work: RecordedWork,
-    /// The event since which the bitmap marks whatever was written without a member; `None` where
-    /// nobody is out of use, or that is not known.
+    /// The event since which the bitmap marks all writes that a member missed; `None` if no member
+    /// is failed or missing, or if unknown.
     pub absent_since: Option<u64>,
     /// Whether members carry a list of lost blocks that counts.
     pub has_lost_blocks: bool,
@@ -267,8 +267,9 @@ impl ArrayRecord {
             || self.spares.iter().any(|spare| spare.member_uuid == member)
     }
 
-    /// Whether it has a member out of use whose own superblock is of event `event_count`, or does
-    /// not know it any more. One that it does not know yet joined after it was written.
+    /// Whether it excludes a member whose own superblock is of event `event_count`: failed,
+    /// missing, or not known any more. One that it does not know yet was added after it was
+    /// written.
     pub fn calls_out(&self, member: Uuid, event_count: u64) -> bool {
         if self.spares.iter().any(|spare| spare.member_uuid == member) {
             return false;

@@ -92,7 +92,7 @@ impl Array {
         stripes: RangeInclusive<Stripe>,
     ) -> Result<(), DeviceError> {
         let Some(absence) = &self.absence else { return Ok(()) };
-        // While it waits everybody may come back, which ends the marks, and somebody leave again.
+        // Meanwhile all members may be re-added, which ends the marks, and one be lost again.
         while self.members.is_degraded() {
             absence.marks.bitmap.borrow_mut().mark(stripes.clone());
             if self.is_stable_or_written(&absence.marks, &stripes).await? {
@@ -102,8 +102,8 @@ impl Array {
         Ok(())
     }
 
-    /// Every role has a member, or spare space that holds everything: the marks begin anew, and the
-    /// next event says so.
+    /// Every role has a member, or spare space that holds everything: the marks restart, and the
+    /// next event records that.
     pub(super) fn end_absence(&self) {
         let Some(absence) = &self.absence else { return };
         absence.marks.bitmap.borrow_mut().renew();

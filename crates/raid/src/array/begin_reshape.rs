@@ -91,14 +91,14 @@ pub enum GrowError {
 /// A device that an array is to grow by.
 pub struct Addition {
     pub device: Rc<dyn BlockDevice>,
-    /// Random, and never used before; of no account where the device stands by already.
+    /// Random, and never used before; ignored if the device is already a spare.
     pub uuid: Uuid,
 }
 
 impl Array {
-    /// Makes spares of the devices that the array is to grow by, where they are none. So whoever
-    /// keeps a list of its devices can do that before they are needed. What is on new ones is lost;
-    /// the caller has seen to it that this may be.
+    /// Adds the devices that the array is to grow by as spares, if they are not. So a list of its
+    /// devices can be updated before they are needed. The contents of new ones are lost; the caller
+    /// has checked that they may be.
     ///
     /// # Errors
     /// What speaks against it, before anything is written; or that of a device, which may leave
@@ -146,7 +146,7 @@ impl Array {
             let write = write_second_half(member, record, Role(index as u16));
             in_time(&self.runtime, &name, self.deadline(), write).await?;
         }
-        // The second halves say nothing of what has befallen somebody meanwhile.
+        // The second halves have no record of members lost meanwhile.
         let is_as_before = self.members.standing_by().len() == next.roles.len() - before;
         if !is_as_before || self.members.is_degraded() {
             return Err(GrowError::Degraded { array: next.name });
@@ -177,7 +177,7 @@ impl Array {
         let spares = self.members.standing_by();
         let others = || spares.iter().filter(|spare| !names.contains(&spare.name()));
         let (width, devices) = (self.layout.width(), names.len());
-        // They are spares until it grows, beside others of a RAID 1.
+        // They are spares until the reshape, next to others of a RAID 1.
         let beside = if record.level == Level::Raid1 { others().count() } else { 0 };
         let most = SPARES_MAX - beside;
         if devices > most {

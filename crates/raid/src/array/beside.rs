@@ -10,8 +10,8 @@ use headpond_block::{Instant, Submission};
 
 use super::Array;
 
-/// Rows, or stripes, side by side where nothing else is said: neighbours on each member, so that
-/// its queue is served in one sweep.
+/// Default of rows, or stripes, processed concurrently: neighbours on each member, so that its
+/// queue is served in one sweep.
 pub(super) const ROWS_AT_A_TIME: u64 = 16;
 /// Of the scratch memory, what such work may take; the rest is for clients.
 pub(super) const SCRATCH_SHARE: u64 = 2;
@@ -19,7 +19,7 @@ pub(super) const SCRATCH_SHARE: u64 = 2;
 /// Called with the submission time of a completed request.
 pub type OnAnswer = Rc<dyn Fn(Instant)>;
 
-/// What work beside the requests goes by.
+/// State of background work.
 pub(super) struct Beside {
     /// Concurrently; `None` without client load.
     rows: Cell<Option<u64>>,
@@ -41,8 +41,8 @@ impl Array {
         self.beside.rows.set(rows.map(|rows| rows.max(1)));
     }
 
-    /// Tells of every read and write that is answered from now on; one that is answered at once
-    /// waits for nobody, and is not told.
+    /// Reports every read and write that completes from now on; one that completes at once does not
+    /// wait, and is not reported.
     pub fn hear(&self, on_answer: Option<OnAnswer>) {
         self.beside.is_heard.set(on_answer.is_some());
         self.beside.on_answer.replace(on_answer);
@@ -53,7 +53,7 @@ impl Array {
         self.beside.rows.get().unwrap_or(ROWS_AT_A_TIME).min(rows_max.max(ROWS_AT_A_TIME))
     }
 
-    /// The same where the rows lie on all members, each of which is to have some to do.
+    /// The same for rows on all members, each of which is to be busy.
     pub(super) fn spread_rows_at_a_time(&self) -> u64 {
         let bytes = self.scratch.bytes_max() / SCRATCH_SHARE + self.scratch.spread_bytes();
         let rows_max = (bytes / self.row_bytes()).max(ROWS_AT_A_TIME);

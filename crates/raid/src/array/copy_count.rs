@@ -68,8 +68,8 @@ impl Array {
     /// erased.
     ///
     /// # Errors
-    /// What speaks against it, before anything is written; or where the others have failed, when
-    /// it may be out of use.
+    /// The reason against it, before anything is written; or if the others have failed, when it may
+    /// have failed too.
     pub async fn drop_copy(
         &self,
         copy: &WhichCopy,
@@ -86,7 +86,7 @@ impl Array {
             let _ = record.roles.remove(role.index());
         };
         if let Err(error) = self.change_record(without).await {
-            // Nothing is recorded any more, and what is told is to fit the slots that there are.
+            // Nothing is recorded any more, and the status has to match the slots.
             self.dropped.take();
             self.recorder.change(|record| record.roles.insert(role.index(), entry));
             return Err(error.into());
@@ -216,8 +216,8 @@ mod tests {
         make(&members, runtime).await
     }
 
-    /// Who moved up, and had not heard of it when the power went, was given a superblock with the
-    /// role of before, which the array has no more: nobody could read it, and the copy was lost.
+    /// A member that had moved up without that event at the power cut was given a superblock with
+    /// its former role, which the array has no more: it was unreadable, and the copy lost.
     #[test]
     fn a_copy_that_a_cut_kept_from_hearing_of_a_drop_has_its_new_role_afterwards() {
         let executor = Executor::new(Box::<VirtualClock>::default(), Order::Seeded(1));

@@ -65,7 +65,7 @@ impl Array {
         let damage = self.look_for_damage(stripe).await?;
         let lost_bytes = self.list_damage(stripe, &damage).await?;
         if damage.runs.iter().any(|run| self.excess(&damage, run) > 0) {
-            // What is made anew is what a scrub signed; what is made up is not.
+            // Reconstructed blocks are those that a scrub signed; made up ones are not.
             self.unsign(stripe..=stripe).await?;
         }
         // What is made up fits only what a member has that is given it.

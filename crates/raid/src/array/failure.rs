@@ -85,8 +85,8 @@ impl Recorder {
         self.note_change();
     }
 
-    /// The same for what nobody means as an event: how far a job is, or what a client's write waits
-    /// for.
+    /// The same for records that are not events: the progress of a job, or those that a client's
+    /// write waits for.
     pub(super) fn change_unsealed(&self, change: impl FnOnce(&mut ArrayRecord)) {
         let wanted = self.wants_seal.get();
         self.change(change);
@@ -147,8 +147,8 @@ impl Array {
         self.settle().await;
     }
 
-    /// The same for whoever holds a cell, if it is the device of which the error tells: meanwhile
-    /// another may hold it.
+    /// The same for the holder of a cell, if the error is of its device: meanwhile another may hold
+    /// it.
     pub(super) async fn fail_holder(&self, cell: StripCell, error: &DeviceError) {
         match self.members.holder(cell) {
             Some(member) if error.device() == member.name() => {
@@ -271,8 +271,8 @@ impl Array {
         self.recorder.record().owner_life
     }
 
-    /// Records how far the owner has lived, durably on every active member: older images of it are
-    /// told from then on.
+    /// Records the open count of the owner, durably on every active member: older images of it are
+    /// detected from then on.
     ///
     /// # Errors
     /// Where the array has lost too many members.
@@ -320,8 +320,8 @@ impl Array {
     }
 
     /// Writes a record to every active member that does not carry its event yet. One that is about
-    /// to join, which the record does not know, gets none: it would be called out by whoever keeps
-    /// this record through a cut in the next event.
+    /// to join, which the record does not know, gets none: a member left with this record by a cut
+    /// in the next event would exclude it.
     async fn write_superblocks(&self, record: &ArrayRecord) {
         let mut members = self.members.present();
         members.retain(|member| member.event_count.get() < record.event_count);
@@ -339,7 +339,7 @@ impl Array {
         let outcomes = join_all(members.iter().map(write).collect()).await;
         for (member, mut outcome) in members.iter().zip(outcomes) {
             if outcome.is_err() && self.is_last_copy(member) {
-                // Nobody has what it holds: one error is not the end of all of it.
+                // No other member has its data: one error does not fail all of it.
                 outcome = write(member).await;
             }
             match outcome {

@@ -34,9 +34,8 @@ const RECORDED_EVERY: Duration = Duration::from_secs(30);
 
 /// How [`Array::fill`] ended.
 pub enum Filled {
-    /// The spare has the role, or stands in for it completely. Whoever had it before still carries
-    /// a superblock, which calls it a member; whoever keeps a list of the devices takes it off and
-    /// erases that.
+    /// The spare has the role, or replaces it completely. The former member still has a superblock,
+    /// which names it a member; the owner of the list of devices removes it and erases that.
     Whole { before: Option<Rc<dyn BlockDevice>> },
     /// The caller did not let it go on; what was filled is recorded.
     Paused,
@@ -44,7 +43,7 @@ pub enum Filled {
     Gone,
 }
 
-/// Who is given what a role holds.
+/// The target of a rebuild.
 pub(super) enum Goal {
     Device(Role, Rc<Filling>),
     Slot(Rc<Lent>),
@@ -132,7 +131,7 @@ impl Array {
         }
         runs.end().await?;
         let filled = self.finish_filling(&goal).await?;
-        // So that whoever looks for a free slot after this finds it.
+        // So that a search for a free slot after this finds it.
         while self.members.is_any_settling() && go_on().await {
             self.runtime.sleep(LOOK_EVERY).await;
         }
@@ -147,7 +146,7 @@ impl Array {
         }
     }
 
-    /// Those who are to be given a row.
+    /// The targets of a row.
     fn targets(&self, goal: &Goal, row: u64) -> Holders {
         match goal {
             Goal::Device(_, filling) => Holders::from_iter([Rc::clone(&filling.member)]),
@@ -175,7 +174,7 @@ impl Array {
             if let (Some(home), Some(stripe), false) = (home, stripe, targets.is_empty()) {
                 self.fill_or_mend(home, stripe, &targets).await?;
             }
-            // Whoever is to have it by now and was given nothing would be taken to have it.
+            // A target of by now that was not written would count as having it.
             if is_same(&targets, &self.targets(goal, row)) {
                 if self.is_wanted(goal) {
                     goal.progress().add(row);
@@ -185,8 +184,7 @@ impl Array {
         }
     }
 
-    /// The same as [`Self::fill_cell`]; what nobody can know any more does not keep the rest from
-    /// being made safe.
+    /// The same as [`Self::fill_cell`]; lost blocks do not keep the rest from being rebuilt.
     async fn fill_or_mend(&self, home: StripCell, stripe: Stripe, targets: &Holders) -> Outcome {
         match self.fill_cell(home, targets).await {
             Err(error) if !matches!(error.cause(), Cause::Timeout { .. }) => {
@@ -225,7 +223,7 @@ impl Array {
         let content: Buffers = memory.take(len).into();
         let offset = self.layout.row_start(row);
         self.operate(member, Request::read(offset, content.clone())).await?;
-        // The device of one that was let go meanwhile may be somebody else's.
+        // The device of one that was removed meanwhile may be used elsewhere.
         let mut targets = targets.clone();
         targets.retain(|target| self.members.is_present(target));
         let write = || Request::write(offset, content.clone());
@@ -234,8 +232,8 @@ impl Array {
         self.conclude_writes(&targets, outcomes).await
     }
 
-    /// Makes a strip anew from the others and writes it to whoever has its role, or is being given
-    /// it. The stripe is locked by the caller.
+    /// Reconstructs a strip from the others and writes it to the members that have or fill its
+    /// role. The stripe is locked by the caller.
     ///
     /// # Errors
     /// `error`, where the others do not suffice.
@@ -286,7 +284,7 @@ impl Array {
         if !self.members.is_degraded() {
             self.end_absence();
         }
-        // Whoever did without the one before is acknowledged only when this is recorded.
+        // A request without the former member is acknowledged only when this is recorded.
         self.change_record(|_| {}).await?;
         Ok(Filled::Whole { before: before.map(|member| Rc::clone(&member.device)) })
     }

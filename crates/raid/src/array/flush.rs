@@ -22,7 +22,7 @@ pub struct OwnerStopped {
 
 impl Array {
     /// Makes every write that was acknowledged before stable on all members. A member that cannot
-    /// is taken out of use; what it held is then stable on the others.
+    /// flush is failed; its data is then stable on the others.
     pub(super) async fn flush(&self) -> Outcome {
         self.merging.hurry();
         let settling = self.intents.as_ref().map(|it| it.bitmap.borrow_mut().flush_begins());

@@ -16,7 +16,7 @@ pub(super) struct IoGate {
 /// One write in progress, until dropped.
 pub(super) struct Entry<'a>(&'a IoGate);
 
-/// Nobody enters until this is dropped.
+/// No task enters until this is dropped.
 pub(super) struct Closed<'a>(&'a IoGate);
 
 impl IoGate {

@@ -32,7 +32,7 @@ use crate::journal::{JournalWhen, record};
 use crate::layout::{Layout, Role, Stripe};
 use crate::superblock::{ArrayRecord, FillRecord, JournalRecord, RoleState};
 
-/// The journal of an array, and who goes through it.
+/// The journal of an array, and the writes that go through it.
 pub(super) struct Guard {
     /// `None` where it is lost.
     journal: RefCell<Option<Rc<Journal>>>,
@@ -104,7 +104,7 @@ impl Guard {
         self.lacking.borrow()[group]
     }
 
-    /// Checks who goes through the journal by what the members say, where that is settled; for
+    /// Checks which writes go through the journal against the members' records, where settled; for
     /// tests and simulation.
     ///
     /// # Panics
@@ -296,7 +296,7 @@ impl Array {
 
     /// Flushes the members, so that records need no longer count.
     async fn flush_for_room(&self, journal: &Rc<Journal>) -> Outcome {
-        // Asked before the turn is taken: whoever gives one back wakes the others.
+        // Checked before the turn is taken: returning one wakes the others.
         let is_vain = !journal.is_oldest_done() && !journal.is_blocked();
         let turn = if is_vain { None } else { journal.flushing() };
         let Some(_turn) = turn else {
@@ -310,9 +310,9 @@ impl Array {
         Ok(())
     }
 
-    /// Has the journal forget the records that it holds now. What was written while somebody was
-    /// out has no record of what belongs there, so that an older one would be the newest: whoever
-    /// is given it is not to be given that again by a replay.
+    /// Has the journal forget the records that it holds now. Writes without a member have no record
+    /// of its contents, so that an older one would be the newest: a replay must not write that to a
+    /// member that was rebuilt.
     ///
     /// # Errors
     /// Where it cannot forget them for the sake of a write that stopped half-way.
@@ -361,8 +361,8 @@ impl Array {
         Some((journal, done))
     }
 
-    /// Before an event that tells of a loss or a gain: waits for what is under way, and makes it
-    /// stable on the members that are left.
+    /// Before an event with a loss or a gain: waits for writes in progress, and makes them stable
+    /// on the remaining members.
     pub(super) async fn pause_writes(&self) -> Option<Closed<'_>> {
         let guard = self.guard.as_ref()?;
         if !self.has_unrecorded_turn() || headpond_block::defect!(GuardBeforeFlush) {

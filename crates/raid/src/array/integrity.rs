@@ -64,9 +64,9 @@ pub(super) struct Integrity {
 /// A region that a scrub is in.
 struct Signing {
     stripes: Range<u64>,
-    /// Stripes before this were looked at, by the scrub that began it.
+    /// Stripes before this were checked by the scrub that began it.
     looked_at: u64,
-    /// Who had each role when it began.
+    /// The holder of each role when it began.
     holders: Vec<Uuid>,
     /// Nothing has been written to it since.
     is_undisturbed: Cell<bool>,
@@ -139,7 +139,7 @@ impl Integrity {
         }
     }
 
-    /// The pages of the region under way, where it ends here. The rest of it stays, to notice who
+    /// The pages of the region being scrubbed, where it ends here. The rest of it stays, to detect
     /// writes.
     fn take_pages_at(&self, looked_at: u64) -> Option<BTreeMap<PlaceOfPage, Page>> {
         let mut signing = self.signing.borrow_mut();
@@ -197,8 +197,8 @@ impl Array {
         Some(IntegrityStatus { regions_signed: regions - unsigned, regions })
     }
 
-    /// From where a scrub goes on that has looked at so many stripes: what was known of the region
-    /// it was in is forgotten with a stop.
+    /// Where a scrub continues that has checked so many stripes: the state of an incomplete region
+    /// is lost with a stop.
     pub(super) fn scrub_resumes_at(&self, done: u64) -> u64 {
         let Some(integrity) = self.integrity.as_ref().filter(|it| done < it.stripes) else {
             return done;
@@ -246,8 +246,8 @@ impl Array {
         }
     }
 
-    /// A scrub has looked at the stripes that it had prepared: a region that ends with them is
-    /// signed, where nothing speaks against it.
+    /// A scrub has checked the stripes that it had prepared: a region that ends with them is
+    /// signed, if it can be.
     ///
     /// # Errors
     /// Where the array has lost too many members.
@@ -386,7 +386,7 @@ impl Array {
         let read = Request::read(page_offset(number), &buffer);
         let read = Submission::on(Rc::clone(&member.device), read);
         let outcome = self.watched(&member, read, RequestKind::Read).await;
-        // One that cannot be read says nothing, and is written anew.
+        // An unreadable one is ignored, and written again.
         Page::of(outcome.ok().and_then(|()| decode(of, &buffer.to_vec())))
     }
 

@@ -17,7 +17,7 @@ use crate::intent::{IntentBitmap, PageWrite};
 use crate::layout::Stripe;
 use crate::superblock::RecordedState;
 
-/// A bitmap of an array, and who is writing it.
+/// A bitmap of an array, and the writers of its pages.
 pub(super) struct Intents {
     kind: Bitmap,
     pub(super) bitmap: RefCell<IntentBitmap>,
@@ -65,8 +65,8 @@ impl Drop for Mark<'_> {
 impl Array {
     /// Marks the regions of the stripes on all active members; many callers share one page write. A
     /// write that a log above would repeat needs no mark, once it is recorded that there are such,
-    /// as long as nobody is out of use who might come back; nor does one that a growing array would
-    /// repeat. What a scrub has signed is unsigned first, whoever writes.
+    /// as long as no member is failed or missing; nor does one that a reshape would repeat. Signed
+    /// regions are unsigned first, by every write.
     ///
     /// # Errors
     /// Where the array has lost too many members.

@@ -315,7 +315,7 @@ impl Journal {
         self.is_failed.get()
     }
 
-    /// Whether a write that stopped half-way keeps what lies before it.
+    /// Whether a write that stopped half-way keeps the data before it.
     pub(super) fn is_blocked(&self) -> bool {
         self.pinned.get() > 0
     }

@@ -79,8 +79,8 @@ impl Array {
         }
     }
 
-    /// Makes a device an empty journal that the array does not have yet. One that an exchange has
-    /// left that was cut is taken anew.
+    /// Writes an empty journal to a device that the array does not have yet. One left by a change
+    /// of journals that was cut is reused.
     ///
     /// # Errors
     /// Before anything is written: what speaks against it. After that: the device's.
@@ -117,7 +117,7 @@ impl Array {
         self.consider_journal_change(to.map(|new| new.when))?;
         self.stop().await?;
         if self.has_torn() {
-            // By a write that was under way: then it has not shut down cleanly.
+            // By a write in progress: then it has not shut down cleanly.
             return Err(JournalError::Torn { array: self.name.to_string() });
         }
         Ok(self.change_record(|record| record.journal = to.map(named)).await?)

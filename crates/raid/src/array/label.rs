@@ -55,8 +55,8 @@ pub async fn erase(device: &dyn BlockDevice) -> Outcome {
     zero_copy(device, 1).await
 }
 
-/// The same for a device that nobody lists any more: one that cannot be written keeps its label,
-/// and one that does not answer is not waited for.
+/// The same for a device that is not listed any more: one that cannot be written keeps its label,
+/// and one that does not respond is not waited for.
 pub async fn erase_unlisted(runtime: &Runtime, device: Rc<dyn BlockDevice>) {
     let erase = async move { drop(erase(&*device).await) };
     let _ = runtime.deadline(runtime.now() + ERASURE_MAX, erase).await;

@@ -55,8 +55,8 @@ pub struct LostRange {
 /// The list of an array.
 pub(crate) struct Lost {
     blocks: RefCell<LostBlocks>,
-    /// Of the newest list that was written to any member; `None` where nobody has looked yet,
-    /// because no list counts.
+    /// Of the newest list that was written to any member; `None` if it was not read yet, because no
+    /// list is valid.
     sequence: Cell<Option<u64>>,
     changes: Cell<u64>,
     /// Those that are stable on the members.

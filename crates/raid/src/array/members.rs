@@ -56,7 +56,7 @@ pub(super) struct Slot {
 /// Strips of one stripe that cannot be reached; seldom more than two.
 pub(super) type LostStrips = SmallVec<[Strip; 4]>;
 
-/// Those whom a write of one strip concerns.
+/// The members that a write of one strip goes to.
 pub(super) type Holders = SmallVec<[Rc<Member>; 2]>;
 
 /// All members of an array.
@@ -78,7 +78,7 @@ pub(crate) struct Members {
     data_offset: u64,
 }
 
-/// Who was found when an array was put together.
+/// The members found when an array was assembled.
 pub(crate) struct Found {
     /// By role: the member, or why there is none.
     pub(crate) roles: Vec<Result<Member, RoleState>>,
@@ -87,8 +87,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whoever is being given a role that another still has, or stands in for, is given it from the
-    /// start again.
+    /// A role that another member still has, or spare space replaces, is filled from the start
+    /// again.
     pub(crate) fn begin_copies_anew(&mut self, record: &ArrayRecord) {
         for (filled, _) in &mut self.filling {
             let is_lent = record.lent.iter().flatten().any(|lent| lent.role == filled.role);
@@ -105,8 +105,8 @@ impl Found {
 }
 
 impl Member {
-    /// A member as its superblock describes it, but for the role: who has missed an event may have
-    /// another by now.
+    /// A member as its superblock describes it, but for the role: one that has missed an event may
+    /// have another by now.
     pub(crate) fn found(
         device: Rc<dyn BlockDevice>,
         superblock: &Superblock,
@@ -238,7 +238,7 @@ impl Members {
         &self.slots[role.index()]
     }
 
-    /// Everybody who can be used: in a slot, filling one, or standing by.
+    /// All usable members: in a slot, filling one, or hot spares.
     pub(super) fn present(&self) -> Vec<Rc<Member>> {
         let of_slots = self.slots.iter().flat_map(|slot| {
             let member = slot.member.borrow().clone();
@@ -281,7 +281,7 @@ impl Members {
         self.holders(cell).into_iter().next()
     }
 
-    /// Everybody who holds some of these rows of a role, where there is no spare space.
+    /// All holders of some of these rows of a role, where there is no spare space.
     pub(super) fn holders_of_rows(&self, role: Role, rows: RangeInclusive<u64>) -> Holders {
         let slot = &self.slots[role.index()];
         let mut holders: Holders = slot.member.borrow().iter().cloned().collect();
@@ -391,8 +391,7 @@ impl Members {
         self.fill(role, member, FilledRows::but_for(lacks, &self.layout));
     }
 
-    /// Gives a role to the member that has filled it. Who had it before is out of use, and
-    /// answered.
+    /// Gives a role to the member that has filled it. The former member is excluded, and returned.
     pub(super) fn end_filling(&self, role: Role) -> Option<Rc<Member>> {
         let slot = self.slot(role);
         let filling = slot.filling.replace(None).expect("the role is being filled");
@@ -422,7 +421,7 @@ impl Members {
             .collect()
     }
 
-    /// Checks who has which role, and who has none; for tests and simulation.
+    /// Checks which member has which role, or none; for tests and simulation.
     ///
     /// # Panics
     /// Where an invariant does not hold.

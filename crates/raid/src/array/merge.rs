@@ -95,14 +95,14 @@ impl Merging {
         Some(Sighting { merging: self, stream, bytes })
     }
 
-    /// Nobody waits for more any longer.
+    /// No party waits for more any longer.
     pub(super) fn hurry(&self) {
         while let Some(party) = self.last_held() {
             self.release(&party);
         }
     }
 
-    /// Checks who waits for more, and for what; for tests and simulation.
+    /// Checks which parties wait for more, and for what; for tests and simulation.
     ///
     /// # Panics
     /// Where an invariant does not hold.

@@ -97,7 +97,7 @@ impl<'a> Operation<'a> {
             Waiting::ToTheEnd => place.health().note_error(kind, &error),
         }
         drop(array.runtime.spawn(async move {
-            // How it ends concerns nobody any more.
+            // Its outcome is not needed any more.
             let _ = submission.await;
             drop((ticket, place));
         }));
@@ -169,7 +169,7 @@ impl Array {
                 let kind = request.kind;
                 let outcome = match self.members.submit(&member, request) {
                     Submission::Ready(outcome) => outcome.expect("nobody has taken it"),
-                    // One allocation beside what a device takes that does not answer at once.
+                    // One allocation besides those of a device that does not complete at once.
                     submission => {
                         return Submission::pending(async move {
                             let outcome = submission.await;
@@ -259,7 +259,7 @@ impl Array {
     /// Fails members that are hung, or had too many timeouts, where their group can tolerate it. A
     /// request that completes without them waits until that is settled, as after every failure.
     pub(super) fn evict_condemned(&self) {
-        // What only this member has cannot be told from parity that may be wrong.
+        // Data of this member alone cannot be reconstructed from parity that may be wrong.
         let is_replaceable = self.is_begun.get() && self.is_parity_whole();
         let is_replaceable = is_replaceable && !self.has_torn();
         for member in self.members.present() {

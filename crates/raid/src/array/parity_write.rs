@@ -38,7 +38,7 @@ pub(super) struct StripeWrite {
     pub(super) hints: Hints,
 }
 
-/// A drive that still cannot read a strip after so many repairs of it, in one write, is given up:
+/// A drive that still cannot read a strip after so many repairs of it, in one write, is failed:
 /// fewer could be sectors that went bad one after the other.
 pub(super) const REPAIRS_MAX: usize = 4;
 
@@ -125,7 +125,7 @@ impl Array {
         }
         match self.lock_alone(&job, sighting.is_some()) {
             Some(_lock) => self.write_locked(&job).await,
-            // Whoever waits can pay for a box of its own.
+            // A write that waits can afford a box of its own.
             None => Submission::pending(self.write_with_others(job, sighting)).await,
         }
     }
@@ -176,7 +176,7 @@ impl Array {
 
     fn note_carried_out(&self, job: &StripeWrite, plan: &WritePlan) {
         self.counters.plan(plan.kind).count();
-        // Parity that nobody holds does not lie.
+        // Missing parity cannot be wrong.
         let clears_suspect_parity = !matches!(plan.kind, PlanKind::ReadModifyWrite);
         if clears_suspect_parity {
             self.clear_suspect_parity(job.stripe, &plan.hull);
@@ -338,8 +338,8 @@ impl Array {
 /// New content of a strip from a byte on.
 pub(super) type StripWrite = (Strip, u32, Buffers);
 
-/// What a plan writes. Parity that nobody holds is left out where it was not made anew: there is no
-/// old one to patch.
+/// What a plan writes. Missing parity is left out where it was not recomputed: there is no old one
+/// to update.
 fn strip_writes(
     job: &StripeWrite,
     plan: &WritePlan,
@@ -361,8 +361,8 @@ fn strip_writes(
     writes
 }
 
-/// The same for the journal. Data that nobody holds is in it as well; parity may not be, so a loss
-/// is on the members before a record does without.
+/// The same for the journal. Missing data is in it as well; parity may not be, so a loss is
+/// recorded on the members before a record leaves its parity out.
 pub(super) fn told(stripe: Stripe, writes: &[StripWrite]) -> Told {
     let mut told = Told { changes: Changes::new(), data: Buffers::new() };
     for (strip, start, buffers) in writes {

@@ -71,9 +71,9 @@ impl Array {
         Submission::pending(self.zero_member(Rc::clone(member), request))
     }
 
-    /// Sorts out how writes to some members ended: those that failed are taken out of use, and the
-    /// write as a whole has succeeded where the redundancy still holds it. The last copy of a
-    /// mirror stays, as a device that has no other beside it: what it holds is had nowhere else.
+    /// Evaluates the outcomes of writes to some members: those with errors are failed, and the
+    /// write as a whole has succeeded where the redundancy still covers it. The last copy of a
+    /// mirror stays: its data is nowhere else.
     ///
     /// # Errors
     /// Where it does not, or a member had no space left, which is no fault of the member's; unless
@@ -117,8 +117,7 @@ impl Array {
         self.layout.copies() > 1 && !self.members.can_lose(member)
     }
 
-    /// Whether members without space are taken out of use: another one, that has its role already,
-    /// has taken everything.
+    /// Whether members without space are failed: one with a role has completed all of its writes.
     fn are_full_out(&self, members: &[Rc<Member>], outcomes: &[Outcome]) -> bool {
         let has_all = |one: &Rc<Member>| {
             let mut its = members.iter().zip(outcomes).filter(|(it, _)| Rc::ptr_eq(it, one));

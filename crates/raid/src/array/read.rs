@@ -59,7 +59,7 @@ impl Array {
         }
     }
 
-    /// Reads a request that lies on several strips, or on lost ones, or that wants another copy.
+    /// Reads a request over several strips, or over missing ones, or of another copy.
     pub(super) async fn read_pieces(&self, request: Request) -> Outcome {
         loop {
             let began = self.lost.recordings();
@@ -119,7 +119,7 @@ impl Array {
         let alone = operation.pieces.len() == 1 || matches!(error.cause(), Cause::Timeout { .. });
         for piece in operation.pieces {
             if !alone {
-                // Where it lies by now, if that is not where it was.
+                // Its current location, if that has changed.
                 let at = match self.layout.level().is_mirrored() {
                     true => role,
                     false => piece.cell(&self.layout).role,
@@ -159,8 +159,7 @@ impl Array {
         Ok(())
     }
 
-    /// Gets a piece from the redundancy after `role` has failed to read it, and writes it there
-    /// anew.
+    /// Reconstructs a piece after `role` has failed to read it, and rewrites it there.
     async fn reread(
         &self,
         piece: Piece,
@@ -272,7 +271,7 @@ impl Array {
     fn reader(&self, piece: &Piece, before: &Gather) -> Option<StripCell> {
         let cell = piece.cell(&self.layout);
         if !self.layout.level().is_mirrored() {
-            // What lies in spare space follows its neighbours there, not those at home.
+            // Strips in spare space follow their neighbours there, not those at home.
             let holder = self.members.holder(cell)?;
             return Some(StripCell { role: holder.role()?, ..cell });
         }

@@ -340,8 +340,8 @@ impl Array {
         Ok(())
     }
 
-    /// Writes what could not be read, or is being filled; a member that does not take it is out of
-    /// use.
+    /// Writes strips that could not be read, or are being filled; a member that cannot write them
+    /// is failed.
     pub(super) async fn rewrite(&self, cell: StripCell, write: Request) {
         let mut takers = self.members.holders(cell);
         if takers.is_empty() {
@@ -351,7 +351,7 @@ impl Array {
         }
         for member in takers {
             if !self.members.is_present(&member) {
-                // Let go since, and its device may be somebody else's.
+                // Removed since, and its device may be used elsewhere.
                 continue;
             }
             match self.operate(&member, write.clone()).await {
@@ -362,8 +362,8 @@ impl Array {
     }
 }
 
-/// The reads of a plan and of what is wanted beside it, one a strip, into the caller's memory where
-/// it is wanted and into scratch memory where it is not.
+/// The reads of a plan and of other requested data, one a strip, into the caller's memory where
+/// requested and into scratch memory where not.
 fn compose(
     job: &Rebuild,
     hull: &Span,

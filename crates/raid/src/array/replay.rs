@@ -173,7 +173,7 @@ impl Array {
         bytes: &Buffer,
         left: impl Fn(Stripe, StripCell, Span) -> Vec<Span>,
     ) -> Outcome {
-        // Whoever fails from now on may lack what is written here.
+        // A member that fails from now on may lack these writes.
         let mut marks = Vec::new();
         for (change, _) in &record.changes {
             marks.push(self.mark(change.stripes(), RequestFlags::empty()).await?);

@@ -126,7 +126,7 @@ impl Reshape {
         }
     }
 
-    /// Has the last so many rows up to the position, or up to the end of a step, lie staged.
+    /// Stages the last so many rows up to the position, or up to the end of a step.
     fn stage(&self, rows: u64) {
         self.stage_rows(self.moved_rows.get() - rows, rows);
     }
@@ -305,7 +305,7 @@ impl Array {
             let part = content.slice(0..old.len() as usize);
             former.array.serve(Request::read(old.start(), &part)).await?;
         }
-        // Whoever could not repair there what was read is given nothing more to write here.
+        // A member that could not write a repair there gets no more writes here.
         self.follow_failures(&former.array).await?;
         let rows = step.rows.end - step.rows.start;
         if !step.is_staged {
@@ -387,8 +387,8 @@ impl Array {
         self.check_intact()
     }
 
-    /// Has the second halves take the place of the first: from then on the members are those of an
-    /// array as any other, and the array has room for what they hold.
+    /// Moves the second halves over the first: from then on the members are those of an array as
+    /// any other, and the array has its new size.
     async fn finish_reshape(&self, reshape: &Reshape) -> Outcome {
         let everything = ByteRange::at(0, self.geometry().size_bytes + 1);
         let _held = reshape.locks.lock(everything, Access::Exclusive).await;

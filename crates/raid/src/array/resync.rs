@@ -214,7 +214,7 @@ impl Array {
         for source in &cells {
             let Some(member) = self.members.holder(*source) else { continue };
             let offset = self.layout.row_start(source.row);
-            // Of its own for each attempt: one that was given up may still land in the last.
+            // Of its own for each attempt: an abandoned one may still write to the last.
             let content: Buffers = memory.take(len).into();
             let read = Request::read(offset, content.clone());
             match self.operate(&member, read).await {

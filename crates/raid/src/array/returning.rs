@@ -47,11 +47,12 @@ pub enum ReturnError {
 }
 
 impl Array {
-    /// Gives a member that was out of use its role back, from where [`Array::fill`] goes on with
-    /// what it lacks. Answers the rows that it lacks. `uuid` was never used before.
+    /// Re-adds a member to its role; [`Array::fill`] then resyncs the rows that it missed. Returns
+    /// their number. `uuid` was never used before.
     ///
     /// # Errors
-    /// Where it never had a role, or may lack what nobody has marked, or hold what nobody else has.
+    /// If it never had a role, or may have missed unmarked writes, or have data that the array
+    /// lacks.
     pub async fn re_add(
         &self,
         device: Rc<dyn BlockDevice>,

@@ -25,8 +25,7 @@ use crate::layout::{Role, StripCell};
 
 /// Runs that a member takes part in at a time.
 const RUNS_OF_MEMBER_MAX: usize = 8;
-/// Rows of a run where nobody is in the way: drives go back and forth between runs, and the longer
-/// these are the less.
+/// Rows of a run without client load: drives seek between runs, less often the longer these are.
 const ROWS_OF_RUN_ALONE: u64 = 2 * ROWS_AT_A_TIME;
 
 /// A run's number, and what it comes to.
@@ -40,7 +39,7 @@ pub(super) struct Runs<'a> {
     ended: Vec<(u64, Outcome)>,
     under_way: Vec<Run>,
     begun: u64,
-    /// Those of spare space from which runs may begin, in order.
+    /// Those of spare space at which runs may begin, in order.
     piles: VecDeque<Pile>,
     /// The pile behind them.
     next_pile: u64,
@@ -58,7 +57,7 @@ struct Pile {
     /// The first row that no run has had.
     next: u64,
     end: u64,
-    /// Who is read from or written to for each of them.
+    /// The members read from or written to for each of them.
     parts: Vec<Role>,
 }
 
@@ -146,7 +145,7 @@ impl<'a> Runs<'a> {
     /// Takes the next run of a pile.
     fn take(&mut self, at: usize, rows_max: u64) -> (std::ops::Range<u64>, Vec<Role>) {
         let pile = &mut self.piles[at];
-        // Where nobody has anything to do, nothing is to be gained by parts.
+        // If all members are idle, parts gain nothing.
         let rows_max = if pile.parts.is_empty() { u64::MAX } else { rows_max };
         let rows = pile.next..pile.end.min(pile.next.saturating_add(rows_max));
         pile.next = rows.end;
@@ -201,7 +200,7 @@ impl Array {
         }
     }
 
-    /// Who is read from or written to for a row.
+    /// The members read from or written to for a row.
     fn parts_in(&self, lent: &Lent, row: u64) -> Vec<Role> {
         let home = self.members.home(StripCell { role: lent.role, row });
         let Some((stripe, _)) = home.and_then(|home| self.layout.strip_in(home)) else {

@@ -24,8 +24,8 @@ pub struct Tuning {
 pub enum WhenFull {
     /// It fails, and the member stays: space is nothing that it has lost.
     FailWrite,
-    /// Where all members are copies of each other, this one is out of use once another has the
-    /// write: for arrays whose writes may not fail for what one copy lacks.
+    /// Where all members are copies of each other, this one is failed once another has the write:
+    /// for arrays whose writes may not fail for what one copy lacks.
     FailMember,
 }
 
@@ -105,7 +105,7 @@ impl Scratch {
         self.tuning.when_full
     }
 
-    /// Memory for a read to land in. It is no more than the read's client has, who was let in with
+    /// Memory for a read. It is no more than that of the read's client, which was admitted with
     /// that.
     pub(super) fn landing(&self, len: usize) -> Buffer {
         self.tuning.pool.take(len)

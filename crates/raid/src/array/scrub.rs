@@ -296,7 +296,7 @@ impl Array {
         let content = memory.take(len);
         let read = Request::read(self.layout.row_start(cell.row), &content);
         let Err(error) = self.operate(&member, read).await else { return Ok(Some(content)) };
-        // The read may have been given up, and may still land there.
+        // The read may have been abandoned, and may still write there.
         let content = memory.take(len);
         let piece = Piece::whole(&self.layout, stripe);
         match self.mirror_reread(&piece, &Buffers::from(&content), cell.role, error).await {
@@ -325,7 +325,7 @@ impl Array {
             let Some(right) = sectors.iter().find(|it| votes(it) * 2 > sectors.len()) else {
                 judged.suspect.insert(block);
                 let place = self.layout.stripe_start(stripe) + start as u64;
-                // What a cut left in the place of lost data matters to nobody.
+                // The contents in place of lost data after a cut do not matter.
                 if self.check_known(ByteRange::at(place, SECTOR_BYTES as u64)).is_ok() {
                     self.note_finding(stripe, Trouble::Unexplained);
                 }

@@ -74,12 +74,12 @@ impl SecondHalf {
         self.is_moved.get()
     }
 
-    /// The sequence that the superblocks go on from which lie in the first half.
+    /// The sequence that the superblocks in the first half continue from.
     pub(super) fn first_sequence(&self) -> u64 {
         self.first_sequence.get()
     }
 
-    /// Has a part of the device lie where rows are staged, or nothing of it.
+    /// Maps a part of the device to the staged rows, or none of it.
     pub(super) fn set_staged(&self, part: ByteRange) {
         assert!(part.len() <= STAGE_BYTES && (part.is_empty() || part.start() >= DATA_OFFSET_MIN));
         self.staged.set(part);

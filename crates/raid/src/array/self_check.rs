@@ -30,7 +30,7 @@ impl Array {
         self.former().into_iter().for_each(Array::self_check);
     }
 
-    /// Once everything is settled, the newest superblock says who is in use.
+    /// Once everything is settled, the newest superblock has the members in use.
     fn check_record(&self) {
         let Some(issued) = self.recorder.recorded().filter(|_| !self.members.is_broken()) else {
             return;

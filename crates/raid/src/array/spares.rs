@@ -165,7 +165,7 @@ impl Array {
         Ok(())
     }
 
-    /// Starts filling a role onto a hot spare, which [`Array::fill`] continues. Whoever has the
+    /// Starts filling a role onto a hot spare, which [`Array::fill`] continues. The member with the
     /// role keeps it until then.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Array {
         if !self.is_parity_whole() {
             return Err(MemberError::Uninitialised { array: self.recorder.record().name.clone() });
         }
-        // Whoever cannot even record that all is as it was is not to be what is left.
+        // A member that cannot even record the unchanged state must not be the one that remains.
         self.change_record(|_| {}).await?;
         if !self.members.is_present(&member) {
             return Ok(());

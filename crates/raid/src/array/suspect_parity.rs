@@ -106,9 +106,9 @@ fn mask(index: u64, blocks: &std::ops::Range<u64>) -> u64 {
 
 impl Array {
     /// Marks the parity beside a range as suspect that a log above has found after an unclean
-    /// shutdown, and will write again with `RECOMPUTE_PARITY`. Nothing is doubted where no such log
-    /// was in front of the array, where the stripe journal has what was torn, or where doubtful
-    /// parity is used by force.
+    /// shutdown, and will write again with `RECOMPUTE_PARITY`. No parity is suspect where no such
+    /// log was in front of the array, where the stripe journal has the torn stripes, or where
+    /// suspect parity is used by force.
     pub fn mark_suspect(&self, range: ByteRange) {
         if let Some(former) = self.former() {
             former.mark_suspect(range.intersect(ByteRange::at(0, former.layout.array_bytes())));

@@ -57,7 +57,7 @@ impl Array {
         let offset = self.layout.row_start(rows.start);
         self.operate(&source, Request::read(offset, content.clone())).await?;
         if !is_wanted() {
-            // Its device is somebody else's by now.
+            // Its device is used elsewhere by now.
             return Ok(());
         }
         self.operate(&filling.member, Request::write(offset, content)).await?;

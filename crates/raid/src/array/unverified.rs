@@ -131,8 +131,8 @@ impl Array {
         self.conclude_writes(&members, join_all(writes).await).await
     }
 
-    /// Parity strips that do not fit the data, as it is there or is solved from as few of them as
-    /// are needed: who holds them, where, and what would fit.
+    /// Parity strips that do not match the data, as read or solved from as few of them as possible:
+    /// their holders, cells, and correct contents.
     ///
     /// # Errors
     /// Where something cannot be read.

@@ -35,8 +35,8 @@ impl Array {
         self.verifier.replace(verifier);
     }
 
-    /// What is vouched for of the data strips of a stripe, each for itself, where some blocks of
-    /// them do not fit.
+    /// The verified contents of the data strips of a stripe, each for itself, where some blocks of
+    /// them do not match.
     pub(super) async fn verified(
         &self,
         stripe: Stripe,

@@ -81,8 +81,7 @@ impl Sums {
         Sums(copies.iter().map(|(cell, _)| array.sums_of(stripe, *cell)).collect())
     }
 
-    /// Adds what is vouched for of strip after strip, of blocks that do not fit and of which
-    /// nothing was known.
+    /// Adds the verifier's checksums, strip after strip, of mismatched blocks without a checksum.
     pub(super) fn learn<'a>(
         &mut self,
         verified: impl Iterator<Item = &'a Vec<u32>>,

@@ -101,7 +101,7 @@ impl Watch {
         if self.shared.deadlines.replace(deadlines) == deadlines {
             return;
         }
-        // Ticks have another length now: nobody is blamed for those that were shorter.
+        // Ticks have another length now: no member is failed for those that were shorter.
         let now = self.shared.now.get();
         self.shared.usual.take();
         self.shared.entries.borrow_mut().iter_mut().for_each(|entry| entry.since = now);
@@ -121,7 +121,7 @@ impl Watch {
         self.shared.on_hung.replace(Some(tell));
     }
 
-    /// Checks what is under way, and that what is slow of it counts at its device; for tests and
+    /// Checks the operations in flight, and that slow ones count at their device; for tests and
     /// simulation.
     ///
     /// # Panics
@@ -182,7 +182,7 @@ impl Ticket {
         }
     }
 
-    /// Nobody waits any more; the device still has to answer.
+    /// It was abandoned; the device still has to complete it.
     pub(super) fn leave_behind(&self) {
         self.shared.entries.borrow_mut()[self.index].waker = None;
     }

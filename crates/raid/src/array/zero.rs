@@ -124,8 +124,8 @@ impl Array {
         outcome
     }
 
-    /// The stripes of groups whose writes pass the journal by are not told: nothing that is written
-    /// there later would be either.
+    /// The stripes of groups whose writes bypass the journal are left out: later writes there would
+    /// not be recorded either.
     fn zeros_told(&self, stripes: &RangeInclusive<Stripe>) -> Told {
         let stripes = stripes.start().0..stripes.end().0 + 1;
         let groups = self.layout.groups();

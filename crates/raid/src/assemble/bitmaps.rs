@@ -23,7 +23,7 @@ pub(super) async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound 
     let roles = (0..layout.members()).map(|index| Role(index as u16));
     let empty: Vec<Role> = roles.filter(|role| !is_active(role)).collect();
     let was_whole = record.unreplaced(&empty).is_empty();
-    // What a log would repeat was not marked while everybody was there.
+    // Writes that a log would repeat were not marked while no member was missing.
     let all_returned = !verdict.missing.iter().any(is_active);
     match was_whole && (record.state != RecordedState::DirtyLogged || all_returned) {
         true => AbsenceFound::Nothing,

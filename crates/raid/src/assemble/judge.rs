@@ -63,7 +63,7 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
     Ok(Verdict { found: seats.found(&record), record, missing, lost, stale, stripes })
 }
 
-/// Who sits where.
+/// The member in each role.
 struct Seats {
     roles: Vec<Option<Candidate>>,
     spares: Vec<Option<Candidate>>,
@@ -129,8 +129,8 @@ pub(super) fn list(roles: &[Role]) -> String {
 }
 
 /// The shape of an array never changes, whatever the event count, but for the number of copies of
-/// RAID 1; one that grows has two, each with superblocks of its own. Who was out when it did has
-/// the shape before, and is left out anyway.
+/// RAID 1; one being reshaped has two, each with superblocks of its own. A member excluded at that
+/// time has the former shape, and is left out anyway.
 fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
     let newest = newest(candidates.iter()).expect("there are candidates");
     let record = &newest.superblock.array;

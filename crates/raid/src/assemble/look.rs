@@ -16,8 +16,8 @@ use crate::deadlines::{Deadlines, in_time};
 /// The contents of a device, or why they cannot be determined.
 pub type Look = (Rc<dyn BlockDevice>, Result<Inspection, DeviceError>);
 
-/// Looks at devices without changing them, and answers in their order. One that does not answer by
-/// the deadline is an error that says so; what was asked of it goes on beside the caller.
+/// Inspects devices without changing them, and returns the results in their order. One that does
+/// not respond within the timeout is such an error; its operation continues in the background.
 pub async fn inspect_all(
     runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,

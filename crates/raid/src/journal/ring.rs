@@ -220,7 +220,7 @@ mod tests {
     const RECORD_MAX: u64 = BATCH_BYTES_MAX;
     const RING: u64 = 5 * RECORD_MAX / 2 / UNIT_BYTES * UNIT_BYTES;
 
-    /// Who wrote each unit of the ring last.
+    /// The last writer of each unit of the ring.
     struct Twin {
         units: Vec<u64>,
         /// Number, first unit, units, writes not done.

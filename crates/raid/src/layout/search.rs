@@ -13,9 +13,9 @@
 use super::spread::{BASES_MAX, Spread, permutation};
 use crate::level::Level;
 
-/// The most seeds that are looked at for each base.
+/// The maximum of seeds tried for each base.
 const CANDIDATES_MAX: usize = 256;
-/// Pairs that are looked at for each base, over all seeds: where a band has many, few seeds do.
+/// Pairs evaluated for each base, over all seeds: where a band has many, few seeds suffice.
 const PAIRS_MAX: usize = 1 << 20;
 
 /// Seeds of bases that are good for so many members; the spread was checked.

@@ -1,15 +1,15 @@
 //! Stripes spread over more members than they have strips, with spare space among them.
 //!
 //! Piles of strips are laid down one behind the other in tall rows of `members - spares` columns: a
-//! pile is `height` strips of as many stripes, one behind the other on its member, so that whoever
-//! reads all that one member has in common with another finds it together. The piles of a stripe
-//! that do not fit in a tall row go on in the next; a *band* is the fewest tall rows after which
-//! none goes on. All of a band is permuted alike, so that the piles of a stripe, which are at most
-//! as many as columns and follow each other, are on members of their own. The columns behind them
-//! are spare space.
+//! pile is `height` strips of as many stripes, one behind the other on its member, so that a
+//! rebuild reads the strips that one member has in common with another sequentially. The piles of a
+//! stripe that do not fit in a tall row go on in the next; a *band* is the fewest tall rows after
+//! which none goes on. All of a band is permuted alike, so that the piles of a stripe, which are at
+//! most as many as columns and follow each other, are on members of their own. The columns behind
+//! them are spare space.
 //!
-//! Stripes are counted round the piles that begin in the same tall row, so that whoever reads the
-//! array in order keeps all of them busy, each in order.
+//! Stripes are counted round the piles that begin in the same tall row, so that a sequential read
+//! of the array keeps all of them busy, each sequentially.
 //!
 //! Band b uses base permutation `b div members mod bases`, rotated by `b mod members`: whatever
 //! the base, after as many bands as members each member has had each column once. How evenly pairs
@@ -383,8 +383,8 @@ mod tests {
         assert_eq!(permutation(7, 12), [10, 11, 5, 1, 7, 4, 8, 2, 9, 6, 0, 3]);
     }
 
-    /// Whoever reads the array in order, or what one member has in common with another, meets what
-    /// lies together.
+    /// A sequential read of the array, or of the strips that one member has in common with another,
+    /// is sequential on the members.
     #[test]
     fn neighbours_on_a_member_are_of_stripes_of_the_same_members() {
         let spread = Spread { width: 10, spares: 2 };

@@ -159,8 +159,8 @@ const FIXED: u8 = 0x0b;
 const _: () = assert!(multiply(FIXED, 2) ^ 0x1d == FIXED);
 
 /// Thirty-two bytes, each times two and plus 0x1d: `pshufb` brings its entry, or zero if the high
-/// bit is set, which is the reduction less 0x1d. Whoever adds [`FIXED`] before and after any number
-/// of these has doubled, with one instruction less each time.
+/// bit is set, which is the reduction less 0x1d. Adding [`FIXED`] before and after any number of
+/// these doubles, with one instruction less each time.
 #[target_feature(enable = "avx2")]
 fn double_and_add(vector: __m256i) -> __m256i {
     let reduction = _mm256_shuffle_epi8(_mm256_set1_epi8(0x1d), vector);

@@ -22,8 +22,8 @@ pub enum Culprit {
     Unknown,
 }
 
-/// Who is wrong in a sector with these remainders of P and Q, of a stripe with so many data strips.
-/// Without Q none can be located.
+/// The wrong strip of a sector with these remainders of P and Q, of a stripe with so many data
+/// strips. Without Q none can be located.
 pub fn locate(p: &[u8], q: Option<&[u8]>, data_strips: usize) -> Culprit {
     let Some(q) = q else {
         return if p.iter().all(|byte| *byte == 0) { Culprit::Nobody } else { Culprit::Unknown };

@@ -2,7 +2,7 @@
 //!
 //! The caller first adds every strip that it still has to P and Q. What is then left in P and Q is
 //! the sum and the weighted sum of the lost data strips alone, and of those two equations the
-//! strips are solved. Lost parity needs no solving: it is made anew from the data.
+//! strips are solved. Lost parity needs no solving: it is recomputed from the data.
 
 use super::field::{inverse, multiply, power_of_two};
 use super::{active, coefficient};

@@ -35,7 +35,7 @@ impl Members {
         self.along(cell, |progress| progress.holds(cell.row))
     }
 
-    /// Everybody who holds a cell, or is about to be given it.
+    /// All holders of a cell, or targets of it.
     pub(in crate::array) fn takers(&self, cell: StripCell) -> Holders {
         self.along(cell, |_| true)
     }
@@ -81,7 +81,7 @@ impl Members {
 
     fn is_settling(&self, slot: u16) -> bool {
         let mut settling = self.settling.borrow_mut();
-        // Whoever is out is not given anything new, and not listened to.
+        // An excluded member gets no new writes, and its errors are ignored.
         let is_over = |(member, earlier): &(Rc<Member>, Earlier)| {
             earlier.is_over() || !self.is_present(member)
         };
@@ -145,7 +145,7 @@ impl Members {
         assert_eq!(self.any_lent.get(), !lent.is_empty(), "whether a slot is lent");
     }
 
-    /// Those along the chain of a cell who have it, as far as `has` says so of who is being filled.
+    /// The members along the chain of a cell that have it, for targets by `has`.
     fn along(&self, cell: StripCell, has: impl Fn(&FilledRows) -> bool) -> Holders {
         let mut holders = Holders::new();
         let mut cell = cell;

@@ -1,4 +1,4 @@
-//! Superblocks of all shapes go to bytes and back, and damaged ones are told.
+//! Superblocks of all shapes are encoded and decoded, and damaged ones are detected.
 
 use super::*;
 use proptest::prelude::*;
