@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_read_last_is_known_for_a_while() {
+    fn the_last_reader_is_known_for_a_while() {
         let mut balance = Balance::default();
         balance.place(Motion::Rotating, read(0), &[candidate(1, 0, 0)]);
         assert_eq!(balance.reader_up_to(MIB), Some(1));

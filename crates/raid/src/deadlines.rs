@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_late_where_all_are_slow() {
+    fn no_member_is_late_where_all_are_slow() {
         assert!(after([200; 1000]).lateness(64) > 600);
     }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typical_is_not_moved_by_a_few_and_follows_what_lasts() {
+    fn the_typical_time_ignores_a_few_and_follows_lasting_changes() {
         let mut typical = Typical::default();
         assert_eq!(typical.time(), None);
         let mut note = |millis| {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_never_comes() {
+    fn a_limit_that_is_not_set_never_expires() {
         let none = Deadlines { read: None, deadline: None, timeouts_max: None };
         assert_eq!((none.read_ticks(), none.deadline_ticks()), (Ticks::MAX, Ticks::MAX));
         assert_eq!(after([0; 500]).deadlines(Motion::None, none.read_ticks()), Ticks::MAX);

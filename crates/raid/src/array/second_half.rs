@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_over_the_ends_of_the_stage_is_divided() {
+    fn a_range_over_the_ends_of_the_stage_is_divided() {
         let device = Rc::new(RamDevice::with_geometry("m", Geometry::of_size(2 << 20)));
         let half = SecondHalf::of(device.clone(), Uuid::from_u128(1));
         let start = (1 << 20) + 8192;

@@ -189,7 +189,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn what_is_encoded_is_decoded(label in labels()) {
+        fn encoding_and_decoding_round_trip(label in labels()) {
             prop_assert_eq!(decode(&encode(&label)), Ok(label));
         }
 

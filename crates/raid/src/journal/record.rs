@@ -267,7 +267,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn what_is_encoded_is_decoded(changes in changes()) {
+        fn encoding_and_decoding_round_trip(changes in changes()) {
             let bytes = written(&changes);
             let announced = announced(&bytes, PLACE.journal, PLACE.epoch).expect("a record");
             prop_assert_eq!((announced.sequence, announced.bytes()), (9, bytes.len() as u64));

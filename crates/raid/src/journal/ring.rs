@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_finds_no_room_finds_some_when_records_are_given_up() {
+    fn a_writer_without_space_gets_some_when_records_are_released() {
         let mut ring = Ring::new(2 * RECORD_MAX, RECORD_MAX);
         assert!(ring.reserve(RECORD_MAX));
         assert!(!ring.reserve(UNIT_BYTES), "the room is another's");

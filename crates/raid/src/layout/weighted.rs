@@ -333,7 +333,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_is_a_whole_strip_ahead_of_or_behind_its_share(weights in some_weights()) {
+        fn no_member_is_a_whole_strip_ahead_of_or_behind_its_share(weights in some_weights()) {
             let (total, round) = (weights.total() as i64, deal(&weights));
             let mut dealt = vec![0_i64; weights.0.len()];
             for (strip, member) in (1..).zip(&round) {

@@ -166,7 +166,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn what_is_encoded_is_decoded(list in lists(), sequence in any::<u64>()) {
+        fn encoding_and_decoding_round_trip(list in lists(), sequence in any::<u64>()) {
             let bytes = padded(encode(ARRAY, sequence, &list));
             prop_assert_eq!(decode(&bytes, ARRAY, ARRAY_BYTES), Ok((sequence, list)));
         }

@@ -97,7 +97,7 @@ const KINDS: [(Level, usize); 4] =
     [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid5, 4), (Level::Raid6, 5)];
 
 #[test]
-fn what_a_hung_member_does_not_read_comes_from_its_peers() {
+fn reads_of_a_hung_member_are_reconstructed() {
     for (level, count) in KINDS {
         run(1, |runtime| async move {
             let setup = Setup::new(level, count, runtime).await;
@@ -216,7 +216,7 @@ fn a_member_that_is_late_again_and_again_is_evicted_and_one_that_is_rarely_stays
                 assert!(read(&setup.array, 0, 512).await.unwrap() == bytes[..512]);
                 setup.runtime.sleep(Duration::from_secs(5)).await;
             }
-            // The eviction is the business of whoever comes next.
+            // The eviction is left to the next request.
             assert!(read(&setup.array, 0, 512).await.unwrap() == bytes[..512]);
             assert_eq!(setup.state_of(slow), state, "{:?}", setup.array.status().members);
         });
@@ -284,7 +284,7 @@ fn millis(millis: u64) -> Duration {
 }
 
 #[test]
-fn what_is_set_says_how_long_a_read_waits_and_when_its_member_is_given_up() {
+fn settings_decide_how_long_a_read_waits_and_when_its_member_is_failed() {
     run(10, |runtime| async move {
         let setup = Setup::new(Level::Raid5, 4, runtime).await;
         let bytes = setup.fill(10).await;
@@ -376,7 +376,7 @@ fn a_change_of_patience_blames_nobody_for_what_is_under_way() {
 }
 
 #[test]
-fn what_is_told_of_a_slow_member_stands_beside_its_peers_and_ends_ten_minutes_after_it_recovers() {
+fn the_status_of_a_slow_member_has_its_peers_times_and_clears_after_ten_minutes() {
     run(14, |runtime| async move {
         let setup = Setup::new(Level::Raid5, 4, runtime).await;
         let bytes = setup.fill(14).await;
@@ -409,7 +409,8 @@ fn what_is_told_of_a_slow_member_stands_beside_its_peers_and_ends_ten_minutes_af
     });
 }
 
-/// What is slow is compared with what is usual: where all answer after seconds nobody is blamed.
+/// What is slow is compared with what is usual: where all complete after seconds no member is
+/// failed.
 #[test]
 fn an_array_that_is_slow_all_over_evicts_nobody() {
     run(9, |runtime| async move {

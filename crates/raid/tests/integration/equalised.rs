@@ -1,4 +1,4 @@
-//! Copies without an intent bitmap after a power cut: nobody knows which of them a write has
+//! Copies without an intent bitmap after a power cut: it is unknown which of them a write has
 //! reached, so all of them are made alike beside the requests, and what is read until then is what
 //! is read afterwards.
 

@@ -24,7 +24,7 @@ fn a_member_that_refuses_a_write_is_out_before_the_write_is_acknowledged() {
         assert_eq!(array.state(), ArrayState::Degraded);
         assert_eq!(array.status().members[role.index()].state, RoleState::Failed);
         assert_eq!(read(&array, u64::from(STRIP), 512).await.unwrap(), [7; 512]);
-        // The power goes now: the survivors know, and the member that comes back is stale.
+        // The power goes now: the survivors have it recorded, and the re-attached member is stale.
         let copies: Vec<_> = (0..5).map(|index| members[index].copy(index, &runtime)).collect();
         let survivors = copies.iter().filter(|copy| copy.name() != members[role.index()].name());
         for survivor in survivors {
@@ -321,7 +321,7 @@ fn a_request_without_payload_takes_the_same_steps() {
     });
 }
 
-/// What a member could not read was made good from the others, and nobody was told.
+/// Unreadable data of a member was reconstructed from the others, and not reported.
 #[test]
 fn errors_of_each_member_are_counted_by_kind_and_kept_when_it_has_failed() {
     run(1, |runtime| async move {

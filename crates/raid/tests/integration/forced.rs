@@ -1,5 +1,5 @@
-//! Starts by force: what the parity cannot vouch for is an error, and never something else, however
-//! the array goes on.
+//! Starts by force: data that the parity cannot verify is an error, and never something else,
+//! however the array goes on.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ struct Tally {
     errors: usize,
     /// Starts after which all of the lost member was proven by the other parity.
     proven: u32,
-    /// What somebody read that was never there.
+    /// Contents that were read but never written.
     mixtures: Vec<String>,
 }
 
@@ -150,7 +150,7 @@ fn groups(level: Level) -> usize {
 }
 
 #[test]
-fn what_parity_cannot_vouch_for_is_an_error_and_nothing_else_whatever_comes_after() {
+fn data_that_parity_cannot_verify_is_an_error_whatever_comes_after() {
     for shape in LEVELS {
         let mut tally = Tally::default();
         for seed in 0..60 {

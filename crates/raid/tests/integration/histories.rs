@@ -143,7 +143,7 @@ fn lives(seed: u64, level: Level, members: usize, tally: &mut Tally) {
 }
 
 #[test]
-fn whoever_comes_and_fails_and_wherever_the_power_goes_an_array_that_starts_has_what_it_promised() {
+fn after_any_losses_and_cuts_an_array_that_starts_has_its_durable_data() {
     let mut tally = Tally::default();
     for seed in 0..2500 {
         lives(seed, Level::Raid5, 3, &mut tally);

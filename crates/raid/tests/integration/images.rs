@@ -4,7 +4,7 @@
 //! Every history of up to four steps between the copy and its return is tried. Where a start, a
 //! stop or an event lies between the two, nothing old is read as new: the image is left out, or the
 //! start refused. Where nothing does, the image is the member. In between, within one opening, an
-//! image is not told (docs/arrays.md).
+//! image is not detected (docs/array.md).
 
 use crate::support::machine::{Devices, Machine, attempt, write_stable};
 use crate::support::read;
@@ -168,13 +168,13 @@ fn places(array: &Array) -> impl Iterator<Item = u64> + use<> {
     (0..array.geometry().size_bytes).step_by(crate::support::STRIP as usize)
 }
 
-/// Whether the image may pass for the member: nothing that is told lies between.
+/// Whether the image may pass for the member: no detected event is between.
 fn is_told(between: &[Step]) -> bool {
     between.iter().any(|it| matches!(it, Step::Start | Step::Stop | Step::Event))
 }
 
 #[test]
-fn whatever_lies_between_a_copy_and_its_return_nothing_old_is_read_as_new() {
+fn an_older_image_put_back_is_never_read_as_new() {
     let (mut told, mut left_out, mut refused) = (0, 0, 0);
     for (level, members) in LEVELS {
         for (before, is_open) in [
@@ -190,8 +190,8 @@ fn whatever_lies_between_a_copy_and_its_return_nothing_old_is_read_as_new() {
                 machine.put_back(1, &history.image.borrow());
                 let context = format!("{level:?} of {members}, {before:?}, {between:?}");
                 if !is_told(&between) {
-                    // Within one opening: what an image lacks is not told, and a copy that was
-                    // made with nothing since is the member.
+                    // Within one opening: an image is not detected, and a copy that was made with
+                    // nothing since is the member.
                     if between.is_empty() && !is_open {
                         assert_eq!(history.look(&context), Ok(false), "{context}");
                     }

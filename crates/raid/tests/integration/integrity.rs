@@ -16,7 +16,7 @@ use headpond_sim::Medium;
 use uuid::Uuid;
 
 #[test]
-fn what_was_signed_and_changed_underneath_is_located_and_put_right() {
+fn a_signed_block_changed_underneath_is_located_and_repaired() {
     for (index, shape) in SHAPES.into_iter().enumerate() {
         let random = Random::new(index as u64 + 1);
         let signed = shape.signed(&random);
@@ -60,7 +60,7 @@ fn a_scrub_signs_everything_and_a_write_unsigns_its_region_alone() {
 }
 
 #[test]
-fn what_was_written_since_is_reported_and_not_guessed() {
+fn a_mismatch_in_an_unsigned_region_is_reported_and_not_guessed() {
     for shape in [RAID5, RAID10] {
         let signed = shape.signed(&Random::new(2));
         signed.live(async |array, _| {
@@ -128,7 +128,7 @@ fn damaged_checksums_put_nothing_wrong() {
         let report = signed.scrub();
         assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 0));
         assert!(signed.images() == before);
-        // They were made anew.
+        // They were recomputed.
         signed.corrupt_some(4, 1, &random);
         assert!(signed.scrub().located_by_checksum > 0);
         signed.check_contents();
@@ -136,7 +136,7 @@ fn damaged_checksums_put_nothing_wrong() {
 }
 
 #[test]
-fn whoever_comes_back_or_takes_a_place_vouches_for_nothing_that_it_held() {
+fn a_re_added_or_new_member_has_no_valid_checksums() {
     for shape in SHAPES {
         let random = Random::new(6);
         let mut signed = shape.signed(&random);
@@ -190,7 +190,7 @@ fn a_device_vouches_for_nothing_that_it_held_in_another_place() {
 }
 
 #[test]
-fn what_is_made_from_a_wrong_strip_that_nobody_vouches_for_is_not_written() {
+fn a_block_reconstructed_from_a_wrong_unverified_strip_is_not_written() {
     let signed = RAID5.signed(&Random::new(13));
     let all = signed.machine.all();
     signed.machine.live_to_the_end(&all, async |mut devices| {
@@ -275,7 +275,7 @@ fn level_0_is_refused_and_small_members_are_told() {
 }
 
 #[test]
-fn what_was_signed_counts_no_more_when_the_array_grows_and_is_signed_anew_by_the_next_scrub() {
+fn a_reshape_invalidates_checksums_and_the_next_scrub_signs_again() {
     for shape in [RAID5, RAID6] {
         let random = Random::new(9);
         let signed = shape.signed(&random);

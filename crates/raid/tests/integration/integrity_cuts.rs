@@ -185,7 +185,7 @@ impl Possible {
         }
     }
 
-    /// A block somewhere is changed, and reads so from then on unless somebody knows better.
+    /// A block somewhere is changed, and reads so from then on unless it is verified.
     fn corrupt(&mut self, signed: &Signed, random: &Random) {
         let stripe = random.below(signed.layout.stripes());
         let cells = signed.cells(stripe);
@@ -234,9 +234,9 @@ proptest! {
     }
 }
 
-/// What rots where nobody was writing does not become right because the power went.
+/// Damage where nothing was being written does not become valid by a power cut.
 #[test]
-fn what_is_signed_is_not_made_anew_after_a_cut() {
+fn signed_regions_are_not_resynced_after_a_cut() {
     let without = |level, members| Shape { intent: Intent::None, ..plain(level, members, 1) };
     for shape in [RAID5, RAID6, RAID10, SPREAD, without(Level::Raid5, 4)] {
         let signed = shape.signed(&Random::new(17));

@@ -60,7 +60,7 @@ fn zeros_that_a_whole_group_was_given_are_not_given_again_over_what_passed_the_j
     });
 }
 
-/// It waited for a mark for ever that nobody wanted any more.
+/// It waited for ever for a mark that was not needed any more.
 #[test]
 fn a_writer_that_waits_for_a_mark_goes_on_when_everybody_is_back() {
     for seed in 0..400 {
@@ -149,7 +149,7 @@ fn parity_that_a_member_had_not_made_stable_when_it_left_is_given_to_it_again() 
     });
 }
 
-/// One block of a stripe that nobody can read on two members while a third is lost.
+/// One block of a stripe that is unreadable on two members while a third is lost.
 #[test]
 fn a_replay_of_what_came_before_lost_blocks_were_made_up_leaves_the_stripe_as_it_is_now() {
     let story = Story::new(Level::Raid6, 6, JournalWhen::Degraded);

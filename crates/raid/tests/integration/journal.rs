@@ -109,7 +109,7 @@ fn lives(seed: u64, story: &Story, tally: &mut Tally) {
 }
 
 #[test]
-fn whatever_is_lost_with_a_cut_every_block_is_old_or_new_and_what_was_flushed_is_there() {
+fn after_losses_and_a_cut_every_block_is_old_or_new_and_flushed_data_is_there() {
     let mut tally = Tally::default();
     for seed in 0..500 {
         for when in [JournalWhen::Degraded, JournalWhen::Always] {
@@ -207,9 +207,9 @@ fn lost_first() -> BTreeSet<usize> {
     BTreeSet::from([0])
 }
 
-/// Seed 155000577: a record had parity that nobody held, patched from nothing; a spare was given
-/// what that role holds, and after a cut the record was written over it. Seed 200000001: the parity
-/// was of a record from before its holder was lost, and those after that had none.
+/// Seed 155000577: a record had missing parity, updated from nothing; a spare was given what that
+/// role holds, and after a cut the record was written over it. Seed 200000001: the parity was of a
+/// record from before its holder was lost, and those after that had none.
 #[test]
 fn a_record_of_a_stripe_without_its_parity_does_no_harm_to_whoever_is_given_that() {
     let always = [Strip::P, Strip::Q].map(|lost| (lost, JournalWhen::Always));
@@ -414,7 +414,7 @@ fn a_start_by_force_drops_a_journal_that_is_missing_and_writes_are_taken_again()
     });
 }
 
-/// Seed 163000952: the groups that lacked nobody took their part of a write that failed.
+/// Seed 163000952: the groups that lacked no member wrote their part of a write that failed.
 #[test]
 fn a_write_that_is_refused_in_part_is_refused_whole() {
     let story = Story::new(Level::Raid50, 6, JournalWhen::Degraded);

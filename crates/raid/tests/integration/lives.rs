@@ -256,7 +256,7 @@ fn a_member_that_calls_another_out_and_is_called_out_itself_is_refused() {
     });
 }
 
-/// Nobody calls it out: its superblock is as true as it was when the image was made.
+/// It is not excluded: its superblock is as valid as it was when the image was made.
 #[test]
 fn a_member_put_back_from_an_older_image_is_stale() {
     let machine = Machine::with_array(3, Level::Raid5);

@@ -1,5 +1,5 @@
-//! Blocks that nobody can know any more: exactly those are errors until they are written, through
-//! rebuilds, scrubs, restarts and cuts.
+//! Lost blocks: exactly those are errors until they are written, through rebuilds, scrubs, restarts
+//! and cuts.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -192,7 +192,7 @@ fn a_scrub_repairs_what_it_can_block_by_block_and_lists_only_the_rest() {
 /// The data of the lost sectors' neighbours is solved right when members are lost later: what
 /// stands in their places fits.
 #[test]
-fn what_lies_beside_lost_sectors_outlives_later_losses() {
+fn data_beside_lost_sectors_survives_later_losses() {
     run(4, |runtime| async move {
         let mut story = Story::begin(Level::Raid5, 4, 1, &runtime).await;
         for member in [1, 2] {
@@ -372,7 +372,7 @@ fn a_read_that_was_under_way_when_its_sector_was_lost_does_not_show_what_stands_
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn whatever_is_lost_and_unreadable_what_is_read_is_right_and_errors_are_beyond_the_redundancy(
+    fn reads_are_correct_and_errors_are_beyond_the_redundancy(
         shape in 0..REBUILDS.len(), seed in any::<u64>(), errors in 1_u64..25, is_scrubbed in any::<bool>(),
     ) {
         let (level, count, groups, gone) = REBUILDS[shape];

@@ -25,7 +25,7 @@ struct Cut {
     bytes: Vec<u8>,
     /// Of the members that cannot read a row, the first ones.
     controls: Vec<FaultControl>,
-    /// Sectors that nobody can know, and what was written there anew and acknowledged.
+    /// Lost sectors, and acknowledged writes to them since.
     lost: Vec<u64>,
     acknowledged: RefCell<BTreeSet<u64>>,
     issued: RefCell<BTreeSet<u64>>,

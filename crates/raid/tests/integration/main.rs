@@ -1,5 +1,5 @@
-//! Arrays as whoever puts them together has them; one program, so that it is linked once and all
-//! tests share the processors.
+//! Arrays as their users assemble them; one program, so that it is linked once and all tests share
+//! the processors.
 
 mod copies;
 mod deadlines;

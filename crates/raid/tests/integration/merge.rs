@@ -68,7 +68,7 @@ fn block(at: u64, value: u8) -> Request {
     Request::write(at * 512, Buffer::from_slice(&[value; 512]))
 }
 
-/// A closed loop that writes blocks in order.
+/// A closed loop that writes blocks sequentially.
 async fn stream(
     runtime: &Runtime,
     array: &Rc<Array>,
@@ -124,7 +124,7 @@ fn a_stream_that_keeps_less_in_flight_is_written_by_as_much() {
 }
 
 #[test]
-fn what_nobody_can_continue_does_not_wait() {
+fn a_write_without_a_possible_successor_does_not_wait() {
     let took = |wait, depth| {
         run(5, |runtime| async move {
             let scene = Scene::new(runtime, wait).await;
@@ -230,7 +230,7 @@ fn no_more_bytes_wait_than_is_set() {
 }
 
 #[test]
-fn what_waits_is_written_before_the_array_stops() {
+fn held_writes_are_written_before_the_array_stops() {
     run(1, |runtime| async move {
         let scene = Scene::new(runtime, SECOND).await;
         let writes = scene.three_of_eight().await;
@@ -410,7 +410,7 @@ fn streams_over_the_same_blocks_leave_one_of_them_and_right_parity() {
     }
 }
 
-/// What the client of a life was told.
+/// The completions that a client got in an open period.
 #[derive(Default)]
 struct Told {
     acknowledged: RefCell<Vec<u64>>,

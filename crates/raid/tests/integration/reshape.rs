@@ -206,7 +206,7 @@ fn a_growth_that_is_paused_or_stopped_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_cannot_grow_says_why_and_stays_as_it_is() {
+fn a_refused_reshape_gives_the_reason_and_changes_nothing() {
     run(4, |runtime| async move {
         let members = devices(7, ROWS, &runtime);
         let refused = async |array: &Array, by: &[Rc<TestDevice>]| {
@@ -303,7 +303,7 @@ async fn array_works(array: &Array) {
 }
 
 #[test]
-fn what_cannot_be_read_holds_the_growth_up_until_it_is_written() {
+fn an_unreadable_location_stops_the_reshape_until_it_is_written() {
     run(6, |runtime| async move {
         let members = devices(3, ROWS, &runtime);
         let array = new_array(&members[..2], &options(Level::Raid0, 1)).await;

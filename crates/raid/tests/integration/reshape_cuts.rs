@@ -77,7 +77,7 @@ impl Story {
         Story { machine, shape, disk_bytes, judge: Judge::new(size) }
     }
 
-    /// Writes here and there, and stops in order.
+    /// Writes here and there, and shuts down cleanly.
     fn fill(&self, seed: u64) {
         let before: Vec<usize> = (0..self.shape.1).collect();
         self.machine.live_to_the_end(&before, async |devices| {
@@ -105,7 +105,7 @@ impl Story {
         });
     }
 
-    /// Has the array begin to grow, and stops it in order.
+    /// Starts a reshape, and shuts the array down cleanly.
     fn begin(&self) {
         self.machine.live_to_the_end(&self.all(), async |devices| {
             let array = self.open(devices).await.expect("opened");
@@ -146,7 +146,7 @@ impl Story {
         })
     }
 
-    /// A life that nobody cuts short.
+    /// An open period without a cut.
     fn live_to_the_end(&self, present: &[usize], fate: Fate) -> Result<ArrayState, AssembleError> {
         let Ended::Finished(end) = self.live(present, fate) else { panic!("nobody cut the power") };
         end
@@ -290,8 +290,8 @@ struct Tally {
     degraded: u32,
 }
 
-/// Nobody writes meanwhile: where clients do, what a cut tears in a degraded array refuses the
-/// start, growing or not.
+/// No writes meanwhile: where clients do, what a cut tears in a degraded array refuses the start,
+/// growing or not.
 fn lose_a_member(seed: u64, tally: &mut Tally) {
     let mut random = Random::new(seed);
     let shapes: Vec<Shape> = SHAPES.into_iter().filter(|it| it.0 != Level::Raid0).collect();

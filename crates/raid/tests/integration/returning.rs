@@ -81,7 +81,7 @@ fn a_member_that_comes_back_is_given_what_was_written_without_it_and_nothing_els
 }
 
 #[test]
-fn who_cannot_come_back_is_told_why_and_stays_as_it_is() {
+fn a_refused_re_add_gives_the_reason_and_changes_nothing() {
     run(3, |runtime| async move {
         let members = devices(4, ROWS, &runtime);
         let old_image = members[1].copy(70, &runtime);
@@ -152,8 +152,8 @@ async fn put(array: &Array, at: u64, value: u8, flags: RequestFlags) -> Outcome 
 /// What was acknowledged, by place: the value that is stable, and the newest.
 type Newest = RefCell<[(u8, u8); 6]>;
 
-/// One life: a member forgets what no flush had covered, is put out of use and comes back, beside
-/// writes of all kinds.
+/// One life: a member forgets what no flush had covered, is failed and re-added, beside writes of
+/// all kinds.
 async fn come_and_go(devices: Devices, machine: &Machine, newest: &Newest) {
     let runtime = devices.runtime.clone();
     let returning = devices[1].clone();
@@ -201,7 +201,7 @@ async fn come_and_go(devices: Devices, machine: &Machine, newest: &Newest) {
 /// No cut marks what was being written, no log repeats it, and the marks of an absence before do
 /// not tell of it.
 #[test]
-fn what_a_member_had_forgotten_when_it_left_is_given_back_after_an_orderly_stop() {
+fn unflushed_writes_of_a_lost_member_are_resynced_after_a_clean_shutdown() {
     let machine = Machine::with_array_of_many_rows(3, Level::Raid5);
     machine.refine(REGION);
     let forgotten = [4, 5];
@@ -261,7 +261,7 @@ fn however_a_return_is_cut_what_was_flushed_is_there_and_on_the_member_too() {
     }
 }
 
-/// The life after: the member comes back, if it has not, and then the others are not needed.
+/// The next open period: the member is re-added, if it was not, and then the others are not needed.
 async fn check_after(devices: Devices, newest: [(u8, u8); 6], context: &str) {
     let returning = devices[1].clone();
     let assembled = match attempt(devices).await {
@@ -284,7 +284,7 @@ async fn check_after(devices: Devices, newest: [(u8, u8); 6], context: &str) {
     if !assembled.stale.is_empty() {
         match array.re_add(returning, AGAIN).await {
             Ok(_) => {}
-            // A log has repeated what nobody had marked.
+            // A log has repeated unmarked writes.
             Err(ReturnError::Unmarked { .. } | ReturnError::Replaced { .. }) => return,
             Err(error) => panic!("{context}: {error}"),
         }

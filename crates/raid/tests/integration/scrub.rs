@@ -20,7 +20,7 @@ async fn filled(level: Level, members: &[Rc<TestDevice>], random: &Random) -> (A
     (array, bytes)
 }
 
-/// Changes bytes of a member that nobody is told of.
+/// Changes bytes of a member silently.
 fn corrupt(member: &TestDevice, offset: u64, bytes: &[u8]) {
     let start = (DATA_OFFSET_MIN + offset) as usize;
     let part = member.memory().slice(start..start + bytes.len());

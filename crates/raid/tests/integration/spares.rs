@@ -284,7 +284,7 @@ fn a_member_lost_in_a_rebuild_costs_data_only_beyond_the_redundancy() {
 }
 
 #[test]
-fn what_cannot_be_a_member_is_refused_by_name_and_untouched() {
+fn an_unsuitable_device_is_refused_by_name_and_untouched() {
     run(5, |runtime| async move {
         let random = Random::new(5);
         let (array, members, _) = filled_array((Level::Raid5, 4, 1), &runtime, &random).await;

@@ -296,7 +296,7 @@ fn devices_that_hang_are_waited_for_side_by_side_and_then_done_without_and_named
 }
 
 #[test]
-fn what_cannot_be_read_of_a_torn_stripe_is_an_error_and_the_array_starts_all_the_same() {
+fn an_unreadable_block_of_a_torn_stripe_is_an_error_and_the_array_starts() {
     run(16, |runtime| async move {
         let members = devices(4, 8, &runtime);
         let options = CreateOptions { intent: Intent::Bitmap, ..options(Level::Raid5, 1) };
@@ -328,7 +328,7 @@ fn what_cannot_be_read_of_a_torn_stripe_is_an_error_and_the_array_starts_all_the
     });
 }
 
-/// What is signed is not made anew: so nothing torn is.
+/// Signed regions are not resynced: so none is torn.
 #[test]
 fn a_region_with_a_torn_stripe_is_not_signed_and_stays_torn() {
     run(17, |runtime| async move {

@@ -1,5 +1,5 @@
-//! A member that is lost before a log has made parity anew that an unclean shutdown may have torn:
-//! what only that parity could tell is an error, and everything else is there.
+//! A member that is lost while parity is suspect after an unclean shutdown: what only that parity
+//! could tell is an error, and everything else is there.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -119,7 +119,7 @@ fn a_member_lost_beside_doubted_parity_costs_the_one_block_and_tells_nothing_wro
 }
 
 #[test]
-fn what_the_log_has_written_again_is_doubted_no_more() {
+fn parity_is_not_suspect_after_the_log_has_written_again() {
     for (level, count) in SHAPES {
         run(2, |runtime| async move {
             let story = Torn::begin(level, count, &runtime).await;

@@ -1,4 +1,4 @@
-//! Where data and redundancy do not fit, somebody in front of the array who knows what some blocks
+//! Where data and redundancy do not match, a layer above the array that knows what some blocks
 //! ought to hold is asked, and what he says decides who is wrong.
 
 use std::cell::{Cell, RefCell};
@@ -98,7 +98,7 @@ fn one_known_block_of_two_wrong_strips_is_enough_for_raid_6() {
 }
 
 #[test]
-fn nobody_is_asked_where_all_fits() {
+fn the_verifier_is_not_asked_where_all_matches() {
     for shape in SHAPES {
         let signed = shape.written(&Random::new(4));
         let told = Told::of(&signed, |_| true);
@@ -108,7 +108,7 @@ fn nobody_is_asked_where_all_fits() {
 }
 
 #[test]
-fn somebody_who_is_wrong_makes_a_finding_and_no_damage() {
+fn a_wrong_verifier_causes_a_finding_and_no_damage() {
     for shape in SHAPES {
         let random = Random::new(5);
         let signed = shape.written(&random);

@@ -130,7 +130,7 @@ table! {
         scenario power::degraded_and_torn_is_made_whole_from_the_stripe_journal;
         scenario power::degraded_and_torn_is_refused_unless_forced;
         test ARRAY_JOURNAL::
-            whatever_is_lost_with_a_cut_every_block_is_old_or_new_and_what_was_flushed_is_there;
+            after_losses_and_a_cut_every_block_is_old_or_new_and_flushed_data_is_there;
         test POWER_CUTS::
             a_member_that_is_lost_right_after_a_cut_costs_errors_at_most_and_shows_nothing_wrong;
     }
@@ -286,7 +286,7 @@ table! {
         scenario array_faults::copy_that_missed_writes_is_not_read_when_it_returns;
         test ARRAY_LIVES::a_member_put_back_from_an_older_image_is_stale;
         test ARRAY_IMAGES::
-            whatever_lies_between_a_copy_and_its_return_nothing_old_is_read_as_new;
+            an_older_image_put_back_is_never_read_as_new;
         test ARRAY_IMAGES::no_cut_within_a_start_an_event_or_a_stop_makes_a_member_stale;
         test ARRAY_RETURNING::
             however_a_return_is_cut_what_was_flushed_is_there_and_on_the_member_too;
@@ -296,8 +296,8 @@ table! {
         test ARRAY_SCRUB::
             silent_corruption_of_one_strip_is_found_and_put_right_where_two_equations_or_copies_tell;
         test ARRAY_SCRUB::where_nobody_can_tell_who_is_wrong_it_is_reported_and_nothing_changed;
-        test ARRAY_INTEGRITY::what_was_signed_and_changed_underneath_is_located_and_put_right;
-        test ARRAY_INTEGRITY::what_was_written_since_is_reported_and_not_guessed;
+        test ARRAY_INTEGRITY::a_signed_block_changed_underneath_is_located_and_repaired;
+        test ARRAY_INTEGRITY::a_mismatch_in_an_unsigned_region_is_reported_and_not_guessed;
         test ARRAY_VERIFIER::blocks_are_put_right_or_left_alone;
         test VERIFY::what_the_cache_has_written_is_told_from_what_the_array_made_of_it;
         test VERIFY::what_the_cache_has_only_read_proves_nothing;
@@ -315,7 +315,7 @@ table! {
         scenario array_faults::
             slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a_member;
         scenario array_faults::hung_member_is_read_around_at_once_and_evicted_by_a_write;
-        test ARRAY_DEADLINES::what_a_hung_member_does_not_read_comes_from_its_peers;
+        test ARRAY_DEADLINES::reads_of_a_hung_member_are_reconstructed;
         test ARRAY_DEADLINES::
             an_answer_that_comes_too_late_does_not_touch_the_memory_of_the_client;
         test ARRAY_DEADLINES::

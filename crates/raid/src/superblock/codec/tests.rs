@@ -132,7 +132,7 @@ fn journal(uuid: u128, event_count: u64, sequence: u64) -> JournalRecord {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn what_is_encoded_is_decoded(superblock in superblocks()) {
+    fn encoding_and_decoding_round_trip(superblock in superblocks()) {
         prop_assert_eq!(decode(&encode(&superblock)), Ok(superblock));
     }
 

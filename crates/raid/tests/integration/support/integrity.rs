@@ -61,7 +61,7 @@ impl Shape {
         }
     }
 
-    /// Full of data that nobody has looked at yet, and a spare disk.
+    /// Full of data that was not scrubbed yet, and a spare disk.
     pub fn written(self, random: &Random) -> Signed {
         self.written_in(random, REGION)
     }
@@ -119,7 +119,7 @@ impl Signed {
         assert!(bytes == self.bytes, "all is as it was written");
     }
 
-    /// Changes bytes that nobody is told of.
+    /// Changes bytes silently.
     pub fn corrupt(&self, cell: StripCell, at: u64, error: &[u8]) {
         let start = DATA + self.layout.row_start(cell.row) + at;
         let medium = &self.machine.members[cell.role.index()];

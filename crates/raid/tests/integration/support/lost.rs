@@ -6,7 +6,7 @@ use headpond_raid::layout::{Layout, Role, Strip, StripCell, Stripe};
 
 pub const SECTOR: u64 = 512;
 
-/// Which sectors of the array nobody can know: naively, from who is gone and what is bad.
+/// The lost sectors of the array: naively, from missing members and bad sectors.
 pub fn expected_lost(
     layout: &Layout,
     gone: &[Role],

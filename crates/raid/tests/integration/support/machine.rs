@@ -100,7 +100,7 @@ impl Machine {
         machine
     }
 
-    /// Bitmaps with regions of so many stripes, for an array that nobody has started yet.
+    /// Bitmaps with regions of so many stripes, for an array that was not started yet.
     pub fn refine(&self, stripes: u64) {
         for medium in &self.members {
             for offset in COPY_OFFSETS {

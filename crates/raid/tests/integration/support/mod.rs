@@ -1,4 +1,4 @@
-//! Members that answer late, in any order, and fail when told to; and a naive look at their bytes.
+//! Members that complete late, in any order, and fail on command; and a naive view of their bytes.
 
 pub mod integrity;
 pub mod journal;
@@ -110,8 +110,8 @@ impl TestDevice {
         copy
     }
 
-    /// Gives an array that nobody has started yet bitmaps with regions of so many stripes: finer
-    /// ones than an array so small would have.
+    /// Gives an array that was not started yet bitmaps with regions of so many stripes: finer ones
+    /// than an array so small would have.
     pub fn refine(&self, stripes: u64) {
         for offset in COPY_OFFSETS {
             let start = offset as usize;
