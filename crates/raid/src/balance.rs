@@ -47,7 +47,7 @@ pub struct Candidate {
 /// Parts of a request that were placed on a copy and have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planned {
-    /// All of them.
+    /// All writes.
     pub bytes: u64,
     /// Those that end where the next part begins, without a gap.
     pub adjoining_bytes: u64,

@@ -36,11 +36,11 @@ use crate::layout::Layout;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalWhen {
-    /// Those to groups that lack a member: nothing is paid while the array is healthy, and a crash
-    /// that takes a member with it is not covered.
+    /// Writes to degraded groups: no cost while the array is healthy, but a crash together with the
+    /// loss of a member is not covered.
     #[default]
     Degraded,
-    /// All of them.
+    /// All writes.
     Always,
 }
 

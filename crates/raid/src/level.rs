@@ -15,7 +15,7 @@ use thiserror::Error;
 pub enum Level {
     /// Striping without redundancy.
     Raid0,
-    /// Mirrors: every member holds everything.
+    /// Mirrors: every member has all data.
     Raid1,
     /// Striping over mirrors.
     Raid10,

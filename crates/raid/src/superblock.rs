@@ -25,12 +25,12 @@ pub const SUPERBLOCK_BYTES: usize = 8 << 10;
 pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
 /// Where the intent bitmap begins.
 pub const INTENT_OFFSET: u64 = 128 << 10;
-/// Bytes set aside for the intent bitmap.
+/// Bytes reserved for the intent bitmap.
 pub const INTENT_BYTES: u64 = 64 << 10;
 /// Offset of the bitmap of missed writes; as large as the intent bitmap.
 pub const ABSENCE_OFFSET: u64 = DATA_OFFSET_MIN - INTENT_BYTES;
 /// How far above those of the first half bitmap and lists of the second one begin, which describes
-/// the array that this one is being grown to.
+/// the array after the reshape.
 pub const SECOND_HALF_SHIFT: u64 = 192 << 10;
 /// Where the absence bitmap of the second half begins.
 pub const SECOND_ABSENCE_OFFSET: u64 = 512 << 10;
@@ -196,9 +196,9 @@ pub struct RoleRecord {
 #[serde(rename_all = "lowercase")]
 pub enum RoleState {
     Active,
-    /// It refused a write or a flush, or went away, while the array was running.
+    /// It failed a write or a flush, or disappeared, while the array was running.
     Failed,
-    /// It was not there when the array was assembled.
+    /// It was missing when the array was assembled.
     Missing,
 }
 
@@ -210,7 +210,7 @@ pub enum RecordedState {
     Clean,
     /// Assembled, and since then not stopped.
     Dirty,
-    /// The same, and some writes were noted by a log above the array, not by the intent bitmap.
+    /// The same, and some writes were recorded by a log above the array, not by the intent bitmap.
     DirtyLogged,
 }
 

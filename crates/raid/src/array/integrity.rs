@@ -46,14 +46,14 @@ use crate::integrity::{
 use crate::layout::{Role, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, RecordedReshape};
 
-/// How much of an array has checksums that count.
+/// How much of an array is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IntegrityStatus {
     pub regions_signed: u64,
     pub regions: u64,
 }
 
-/// The bitmap of what is unsigned, and the region that a scrub is in.
+/// The bitmap of unsigned regions, and the region being scrubbed.
 pub(super) struct Integrity {
     marks: Intents,
     regions: u64,
@@ -61,7 +61,7 @@ pub(super) struct Integrity {
     signing: RefCell<Option<Signing>>,
 }
 
-/// A region that a scrub is in.
+/// A region being scrubbed.
 struct Signing {
     stripes: Range<u64>,
     /// Stripes before this were checked by the scrub that began it.

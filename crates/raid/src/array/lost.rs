@@ -63,7 +63,7 @@ pub(crate) struct Lost {
     stable_changes: Cell<u64>,
     /// Whether the stable list has anything on it.
     is_listed: Cell<bool>,
-    /// How often blocks were put on the list.
+    /// How often blocks were added to the list.
     recordings: Cell<u64>,
     writing: Cell<bool>,
     progress: Notify,

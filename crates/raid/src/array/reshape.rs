@@ -39,7 +39,7 @@ use crate::layout::Stripe;
 use crate::reshape::{Step, Way};
 use crate::superblock::{ArrayRecord, RecordedReshape};
 
-/// How the growth of an array ended.
+/// How a reshape ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grown {
     /// Everything has moved, and the array has its new size.
@@ -48,20 +48,20 @@ pub enum Grown {
     Paused,
 }
 
-/// How far an array is on its way to more members.
+/// Progress of a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReshapeStatus {
     pub members_before: usize,
     /// Rows of strips of the new shape that are done.
     pub rows_done: u64,
     pub rows: u64,
-    /// What the array will have room for.
+    /// Size of the array after the reshape.
     pub size_bytes_after: u64,
 }
 
-/// What belongs to an array while it grows.
+/// The state of an array during a reshape.
 pub(crate) struct Reshape {
-    /// `None` where everything had moved when the array was put together.
+    /// `None` if everything had moved when the array was assembled.
     former: Option<Former>,
     halves: Vec<Rc<SecondHalf>>,
     data_offset: u64,

@@ -36,10 +36,9 @@ use crate::level::Level;
 pub const SLOTS_MAX: u16 = 16;
 /// The most base permutations.
 pub const BASES_MAX: usize = 16;
-/// What a pile comes to where members are large enough: dRAID's row.
+/// The height of a column of strips where members are large enough: dRAID's row.
 const PILE_BYTES: u64 = 16 << 20;
-/// Times that all members are gone through where members are not: fewer would be uneven, more would
-/// have more seams.
+/// Cycles over all members where they are not: fewer would be uneven, more would have more seams.
 const TURNS_MIN: u64 = 4;
 
 /// How an array is to be declustered.
@@ -56,7 +55,7 @@ pub struct Spread {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declustering {
     pub spread: Spread,
-    /// Strips of a pile.
+    /// Strips of a column.
     pub height: u32,
     /// Of each base permutation.
     pub seeds: Vec<u32>,
