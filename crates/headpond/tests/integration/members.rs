@@ -184,12 +184,12 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
     std::fs::write(&foreign, vec![0x5a; 70 << 20]).unwrap();
     let before = (story.array().event_count, story.listed());
     for (args, text) in [
-        (vec!["add-spare", "v", &small], "a member of array `v` needs"),
+        (vec!["add-spare", "v", &small], "a member of array `v` requires"),
         (vec!["add-spare", "v", &foreign], "--force"),
         (vec!["add-spare", "v", &story.device("1")], "belongs to v already"),
         (vec!["replace", "v", &story.device("0"), "--with", &story.device("1")], "belongs to v"),
         (vec!["grow", "v", &story.device("1")], "belongs to v already"),
-        (vec!["grow", "v", &small], "a member of array `v` needs"),
+        (vec!["grow", "v", &small], "a member of array `v` requires"),
         (vec!["re-add", "v", &story.device("1")], "belongs to v already"),
         (vec!["set-journal", "v", &story.device("1")], "belongs to v already"),
         (vec!["rate", "v", "--min", "20M", "--max", "10M"], "lower the floor"),

@@ -413,7 +413,7 @@ mod tests {
         assert!(refused(Level::Raid0, 9, 4, 1).contains("use level 5 or 6"));
         assert!(refused(Level::Raid6, 9, 3, 1).contains("at least 4"));
         assert!(refused(Level::Raid6, 9, 8, 2).contains("need 10 to 255 members"));
-        assert!(refused(Level::Raid6, 60, 8, 17).contains("there can be 16"));
+        assert!(refused(Level::Raid6, 60, 8, 17).contains("the maximum is 16"));
         let declustering =
             Layout::decluster(Level::Raid6, 12, Spread { width: 5, spares: 0 }, (4096, 1 << 14))
                 .unwrap();
