@@ -21,8 +21,8 @@ use clap::{Parser, Subcommand};
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 ok, 1 error, 2 usage, 3 it worked and the volume is degraded or \
-                  wants attention, 4 refused for safety (nothing was changed).\n\
+    after_help = "Exit codes: 0 ok, 1 error, 2 usage, 3 done, and the volume is degraded or needs \
+        attention, 4 refused for safety (nothing was changed).\n\
                   Volumes are described in /var/lib/headpond (root) or ~/.local/state/headpond; \
                   HEADPOND_STATE names another folder."
 )]
@@ -70,7 +70,7 @@ mod tests {
     use super::Cli;
     use clap::{Command, CommandFactory};
 
-    /// All commands that do something, with the words that call them.
+    /// All leaf commands, with the words that call them.
     fn leaves(command: &Command, words: &str) -> Vec<(String, String)> {
         let words = format!("{words}{} ", command.get_name());
         match command.get_subcommands().next() {

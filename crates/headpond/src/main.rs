@@ -57,7 +57,7 @@ fn is_printer(command: &Command) -> bool {
         || matches!(command, Command::Witness(args) if args.is_printer())
 }
 
-/// Writing to a pipe that nobody reads any more ends the program, as it does for other tools.
+/// Writing to a closed pipe ends the program, as it does for other tools.
 fn end_with_the_reader() {
     // SAFETY: no other thread runs yet, and the default action needs no handler of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -91,7 +91,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
     }
 }
 
-/// Prints what went wrong, with its causes, and finds the exit code.
+/// Prints the error with its causes, and finds the exit code.
 fn report(error: &anyhow::Error) -> Exit {
     let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
     let exit = failure.map_or(Exit::Error, |failure| failure.exit);

@@ -1,12 +1,12 @@
-//! `print!` and `println!` of a program whose reader may go.
+//! `print!` and `println!` for output whose reader may close the pipe.
 //!
-//! Names of processes, hosts and devices come from traces and superblocks that anybody may have
-//! written. What would steer a terminal in them is shown escaped, whoever prints it.
+//! Names of processes, hosts and devices come from untrusted traces and superblocks. Control
+//! characters in them are printed escaped.
 //!
-//! The standard ones end the program by a panic where nobody reads its output any more, as behind
-//! `| head`. What a command changes it changes to its end, and its exit code says how that went,
-//! whoever reads of it. Where its output cannot be kept for another reason, as on a full disk, that
-//! is told, and the exit code says so too. Commands that end with their reader: `main.rs`.
+//! The standard macros panic when the pipe is closed, as by `| head`. A command that changes
+//! something completes without a reader, and its exit code reports the outcome. Other write errors,
+//! such as a full disk, are reported, and the exit code is an error. Commands that only print end
+//! with their reader: `main.rs`.
 
 use serde::Serialize;
 use std::fmt::{self, Arguments};
@@ -91,12 +91,12 @@ fn note(outcome: io::Result<()>) {
     }
 }
 
-/// Whether nobody reads what is told any more.
+/// Whether the reader has closed the pipe.
 pub fn is_unheard() -> bool {
     IS_UNHEARD.load(Ordering::Relaxed)
 }
 
-/// Whether something was told and could not be written, while there was a reader.
+/// Whether output was lost for another reason than a closed pipe.
 pub fn is_lost() -> bool {
     note(stdout().flush());
     IS_LOST.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Of the commands that say what a workload is like, and what to set for it.
+//! Arguments of the commands that characterise a workload and advise on settings.
 
 use super::ReadArgs;
 use clap::{Args, ValueEnum};
@@ -24,53 +24,52 @@ pub struct AnalyzeArgs {
     pub read: ReadArgs,
     #[command(flatten)]
     pub telling: TellingArgs,
-    /// Write what was counted, for `headpond merge`, and print nothing.
+    /// Write a partial result for `headpond merge`, and print nothing.
     #[arg(long, value_name = "FILE", group = "told_apart")]
     #[arg(conflicts_with_all = ["json", "html", "parquet"])]
     pub partial: Option<PathBuf>,
-    /// What to call the trace among others; the name of the file without it.
+    /// Name of the trace among others; default: the name of the file.
     #[arg(long, value_name = "NAME", requires = "told_apart")]
     pub source: Option<String>,
-    /// Follow so large a part of the blocks from the start, such as 0.01: faster, and less exact
-    /// for a small footprint. Without it all are followed as long as there are few.
+    /// Sample this part of the blocks from the start, such as 0.01: faster, and less exact for a
+    /// small footprint. Without it all blocks are tracked while there are few.
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "1")]
     pub sample: Sampling,
 }
 
-/// How a signature is told.
+/// How a signature is printed.
 #[derive(Args)]
 pub struct TellingArgs {
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
-    /// Write a page with charts, which needs nothing else.
+    /// Write a self-contained page with charts.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write every figure as a row of a Parquet table, for an engine of yours
+    /// Write every figure as a row of a Parquet table, for your own query engine
     /// (docs/analyze.md#for-engines-of-your-own).
     #[arg(long, value_name = "FILE", group = "told_apart")]
     pub parquet: Option<PathBuf>,
 }
 
 impl TellingArgs {
-    /// What is written.
+    /// The files that are written.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.html.iter().chain(&self.parquet)
     }
 }
 
-/// One in so many is what a rate comes to.
+/// One in so many for a rate.
 fn parse_rate(text: &str) -> Result<Sampling, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
+    let rate: f64 = text.parse().map_err(|_| format!("{text} is not a number"))?;
     if !(1e-6..=1.0).contains(&rate) {
         return Err(format!("{text} is not from 0.000001 to 1"));
     }
     Ok(Sampling { one_in: (1.0 / rate).round() as u64, ..Sampling::default() })
 }
 
-/// Join what `analyze --partial` has counted of several traces, and say what they are like
-/// together. The traces are taken for those of different volumes, unless they were given the same
-/// name.
+/// Merge partial results of `analyze --partial` into one signature. Traces count as those of
+/// different volumes, unless they have the same name.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond merge host*.hpsig --html fleet.html\n  \
     headpond merge rack1.hpsig rack2.hpsig --partial all.hpsig")]
@@ -79,13 +78,13 @@ pub struct MergeArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub telling: TellingArgs,
-    /// Write what was counted of all, to be merged further, and print nothing.
+    /// Write a partial result, to be merged further, and print nothing.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "parquet"])]
     pub partial: Option<PathBuf>,
 }
 
-/// Say whether and how to cache the workload of a trace, with the reasons: many settings are tried
-/// by replaying it on models of the devices.
+/// Advise whether and how to cache the workload of a trace, with reasons: it is replayed with many
+/// settings on models of the devices.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond advise sda.blktrace.0 --raid 6 --members 12 --cache-size 400G\n  \
@@ -103,8 +102,8 @@ pub struct AdviseArgs {
     pub file: Option<String>,
     #[command(flatten)]
     pub live: LiveArgs,
-    /// What is wanted most: throughput; the mean or the p99 response at the recorded times;
-    /// endurance (few writes to the cache); safety (nothing is lost if the cache dies).
+    /// Objective: throughput; the mean or the p99 response time at the recorded times; endurance
+    /// (few writes to the cache); safety (no data is lost if the cache fails).
     #[arg(long, default_value = "throughput")]
     pub goal: Goal,
     /// Take array and cache from this volume.
@@ -113,39 +112,38 @@ pub struct AdviseArgs {
     /// Take array and cache from this machine, a file as for simulate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raid", "members", "groups", "strip", "drive", "cache_size"])]
     pub stack: Option<PathBuf>,
-    /// RAID level of the array; without it an array is assumed, and described in the answer.
+    /// RAID level of the array; without it an array is assumed, and described in the advice.
     #[arg(long, value_name = "LEVEL", requires = "members")]
     pub raid: Option<Level>,
     /// Members of the array.
     #[arg(long, value_name = "NUMBER", requires = "raid")]
     pub members: Option<u16>,
-    /// Groups of the array (levels 10, 50 and 60); without it mirrors of two, and two groups of
-    /// parity.
+    /// Groups of the array (levels 10, 50 and 60); default: mirrors of two, and two parity groups.
     #[arg(long)]
     pub groups: Option<u16>,
-    /// Bytes of a stripe on one member; without it the best is looked for.
+    /// Bytes of a stripe on one member; without it the best is searched for.
     #[arg(long)]
     pub strip: Option<Size>,
-    /// The model of the members (headpond model list) or a file; hdd-7k2-4t where nobody knows.
+    /// The model of the members (headpond model list) or a file; hdd-7k2-4t if unknown.
     #[arg(long, value_name = "MODEL")]
     pub drive: Option<String>,
-    /// Size of the cache; without it a cache is assumed, and described in the answer.
+    /// Size of the cache; without it a cache is assumed, and described in the advice.
     #[arg(long, value_name = "SIZE")]
     pub cache_size: Option<Size>,
-    /// The model of the cache device or a file; nvme-dc-2t where nobody knows.
+    /// The model of the cache device or a file; nvme-dc-2t if unknown.
     #[arg(long, value_name = "MODEL", conflicts_with = "cache_volatile")]
     pub cache_drive: Option<String>,
-    /// The cache is memory, and lost with the power.
+    /// The cache is volatile memory.
     #[arg(long, requires = "cache_size")]
     pub cache_volatile: bool,
-    /// Losing what only a cache in memory has is acceptable; with --live, what only the cache has
-    /// at all, and the order of cleaning.
+    /// Losing dirty data of a volatile cache is acceptable; with --live, dirty data of any cache,
+    /// and the order of cleaning.
     #[arg(long)]
     pub may_lose_dirty: bool,
-    /// Requests in flight, where the trace does not tell when they were answered.
+    /// Requests in flight, if the trace has no completion times.
     #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub iodepth: u32,
-    /// How long to look: quick (seconds, to a minute), usual (up to some minutes), exhaustive.
+    /// Search effort: quick (seconds, to a minute), usual (up to some minutes), exhaustive.
     #[arg(long, default_value = "usual")]
     pub effort: EffortChoice,
     #[command(flatten)]
@@ -153,12 +151,12 @@ pub struct AdviseArgs {
     /// Signature and advice as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Print the commands or the file that carry the advice out, as near as they come, and what
-    /// they cannot express: for headpond, casadm, opencas-io-class, lvmcache, bcache or
-    /// dm-writecache. Nothing is run.
+    /// Print the commands or the file that apply the advice, as far as possible, and what they
+    /// cannot express: for headpond, casadm, opencas-io-class, lvmcache, bcache or dm-writecache.
+    /// Nothing is run.
     #[arg(long, value_name = "CACHE", conflicts_with = "json")]
     pub emit: Option<Target>,
-    /// Write a page with charts, which needs nothing else.
+    /// Write a self-contained page with charts.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -166,19 +164,19 @@ pub struct AdviseArgs {
 /// Advice while a volume is served.
 #[derive(Args)]
 pub struct LiveArgs {
-    /// Look at this served volume now and then, and advise when its workload has changed.
+    /// Sample this served volume periodically, and advise when its workload has changed.
     #[arg(
         long,
         value_name = "NAME",
         conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "format", "emit", "html"]
     )]
     pub live: Option<String>,
-    /// Set what is advised, compare the time after with the time before, and take back what does
-    /// not deliver. Without --may-lose-dirty no mode is set with data that only the cache has,
-    /// where there was none, and cleaning in order is not given up.
+    /// Apply the advice, compare before and after, and roll back settings without a measured gain.
+    /// Without --may-lose-dirty, write-back is not turned on, and ordered cleaning is not turned
+    /// off.
     #[arg(long, requires = "live", conflicts_with = "file")]
     pub apply: bool,
-    /// From one look to the next.
+    /// Interval between samples.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -187,15 +185,15 @@ pub struct LiveArgs {
         conflicts_with = "file"
     )]
     pub every: u64,
-    /// End after so many looks, instead of with Ctrl-C.
+    /// End after so many samples, instead of with Ctrl-C.
     #[arg(long, value_name = "NUMBER", requires = "live", conflicts_with = "file")]
     pub looks: Option<u64>,
-    /// Show what was advised, set, kept and taken back on this volume.
+    /// Show what was advised, applied, kept and rolled back on this volume.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["live", "file"])]
     pub journal: Option<String>,
 }
 
-/// How long to look for the best settings.
+/// Effort of the search for the best settings.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum EffortChoice {
     Quick,

@@ -1,4 +1,4 @@
-//! Of the commands that read a trace.
+//! Arguments of the commands that read a trace.
 
 use clap::Args;
 use headpond_trace::{Damage, Demand, ReadOptions, TraceFormat};
@@ -6,19 +6,18 @@ use headpond_trace::{Damage, Demand, ReadOptions, TraceFormat};
 /// How a trace is read.
 #[derive(Args)]
 pub struct ReadArgs {
-    /// The format, where it is not to be recognised by what the file holds: blktrace,
-    /// blkparse-text, fio-iolog, recording, msr-cambridge, msr-window, alibaba, tencent, spc,
-    /// systor17, vscsi1, vscsi2, vscsi-csv, blkreplay, disksim, disksim-validation, mqsim, arc,
-    /// oracle-general, octf.
+    /// The format, if it is not to be detected from the contents: blktrace, blkparse-text,
+    /// fio-iolog, recording, msr-cambridge, msr-window, alibaba, tencent, spc, systor17, vscsi1,
+    /// vscsi2, vscsi-csv, blkreplay, disksim, disksim-validation, mqsim, arc, oracle-general, octf.
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub format: Option<TraceFormat>,
-    /// Skip and count damaged records instead of ending there.
+    /// Skip and count damaged records instead of failing.
     #[arg(long)]
     pub lenient: bool,
 }
 
 impl ReadArgs {
-    /// A trace that tells so much.
+    /// Requires a trace with this much information.
     pub fn options(&self, demand: Demand) -> ReadOptions {
         let damage = if self.lenient { Damage::Skip } else { Damage::Fail };
         ReadOptions { damage, demand, format: self.format }

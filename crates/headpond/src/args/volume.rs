@@ -1,4 +1,4 @@
-//! Of the commands that make, serve, show, change and remove a volume.
+//! Arguments of the commands that create, serve, show, change and remove a volume.
 
 use clap::Args;
 use headpond_api::requests::FlushPace;
@@ -9,30 +9,29 @@ use headpond_volume::description::HEARTBEAT_MS_DEFAULT;
 use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
 use serde::Deserialize;
 
-/// What an array of new members is to be.
+/// The array that is made of new members.
 #[derive(Args)]
 pub struct ArrayArgs {
     /// RAID level: 0, 1, 10, 5, 6, 50, 60.
     #[arg(long, value_name = "LEVEL")]
     pub raid: Level,
-    /// Groups of the array (levels 10, 50 and 60); without it mirrors of two, and two groups of
-    /// parity.
+    /// Groups of the array (levels 10, 50 and 60); default: mirrors of two, and two parity groups.
     #[arg(long)]
     pub groups: Option<u16>,
-    /// Strips of a stripe, data and parity, where they are to be spread over more members (levels 5
-    /// and 6): a rebuild then reads from all of them.
+    /// Declustered layout (levels 5 and 6): strips of a stripe, data and parity, spread over more
+    /// members. A rebuild then reads from all of them.
     #[arg(long, value_name = "STRIPS")]
     pub width: Option<u16>,
-    /// Members' worth of spare space on all members, which stands in for lost ones.
+    /// Distributed spares: spare space on all members, in units of one member, that replaces lost
+    /// ones.
     #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "width")]
     pub distributed_spares: u16,
-    /// How members of level 0 that differ share what there is: plain (as much on each as on the
-    /// smallest), capacity (on each as much as it has room for), speed (by what each reads in half
-    /// a second; nothing is written for that).
+    /// How unequal members of level 0 are striped: plain (each as much as the smallest), capacity
+    /// (by the size of each), speed (by the read rate of each, measured for half a second; nothing
+    /// is written).
     #[arg(long, default_value = "plain", value_parser = parse_word::<StripingWord>)]
     pub striping: StripingWord,
-    /// The same by hand: so many strips on each member in turn, in the order in which they are
-    /// named.
+    /// Weights set manually: strips on each member in turn, in the order in which they are named.
     #[arg(
         long,
         value_name = "N,N,...",
@@ -44,26 +43,26 @@ pub struct ArrayArgs {
     /// Bytes of a stripe on one member.
     #[arg(long, default_value = "64K")]
     pub strip: Size,
-    /// Keep no map of the regions that are being written: a write that reaches the array without
-    /// the cache is then not made good after a crash.
+    /// No write-intent bitmap: the write hole of writes that bypass the cache is then not closed
+    /// after a crash.
     #[arg(long)]
     pub no_intent: bool,
-    /// Set a thousandth of each member aside for checksums of what a scrub has found whole: the
-    /// next scrub can then tell what was damaged since from what is right. Not for level 0.
+    /// Reserve a thousandth of each member for checksums of verified blocks: a scrub can then tell
+    /// which block is damaged. Not for level 0.
     #[arg(long)]
     pub integrity: bool,
-    /// The members read as zeros (fresh sparse files, erased drives): parity need not be computed.
-    /// Places all over them are looked at, and anything else is refused.
+    /// The members read as zeros (new sparse files, erased drives): skips the initial sync. Samples
+    /// of all members are read, and anything but zeros is refused.
     #[arg(long, conflicts_with = "assume_clean")]
     pub zeroed: bool,
-    /// Take the parity, or the copies, of whatever is on the members as right, without computing or
-    /// looking: they were in an array of this very shape. Where they do not fit, what a member held
-    /// that is lost later is wrong, without an error.
+    /// Assume that the parity, or the copies, on the members are consistent, without reading them:
+    /// for members of an array of the same layout. If they are not, data of a member that is lost
+    /// later is reconstructed wrong, without an error.
     #[arg(long)]
     pub assume_clean: bool,
 }
 
-/// Where weights come from.
+/// Source of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StripingWord {
@@ -73,19 +72,19 @@ pub enum StripingWord {
 }
 
 impl ArrayArgs {
-    /// Into how many groups so many members go.
+    /// The number of groups for so many members.
     pub fn groups(&self, members: usize) -> u16 {
         let members = u16::try_from(members).unwrap_or(u16::MAX);
         self.groups.unwrap_or(self.raid.usual_groups(members))
     }
 
-    /// How it is to be declustered, where it is.
+    /// The declustered layout, if any.
     pub fn declustered(&self) -> Option<Spread> {
         self.width.map(|width| Spread { width, spares: self.distributed_spares })
     }
 }
 
-/// Make a volume of an array and, if you like, a cache; what is on the devices is lost.
+/// Create a volume of an array and, optionally, a cache; all data on the devices is lost.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond create hv0 --raid 6 --strip 64K /dev/sd[b-g] --cache /dev/nvme0n1\n  \
@@ -106,52 +105,52 @@ pub struct CreateArgs {
     #[command(flatten)]
     pub array: ArrayArgs,
     /// A stripe journal on a fast device: makes a degraded array of levels 5, 6, 50 and 60 safe
-    /// against power cuts, which otherwise refuses to start after one.
+    /// against power cuts; without it such an array refuses to start after one.
     #[arg(long, value_name = "DEV")]
     pub journal: Option<String>,
-    /// What goes through it: degraded (writes to groups that lack a member; nothing is paid while
-    /// the array is healthy) or always (also safe if a member is lost with the power).
+    /// When it is used: degraded (for writes to degraded groups; no cost while the array is
+    /// healthy) or always (also safe if a member is lost with the power).
     #[arg(long, default_value = "degraded", value_parser = parse_word::<JournalWhen>, requires = "journal")]
     pub journal_when: JournalWhen,
-    /// The cache device. Given several times, each device is a copy of the cache: what one of them
-    /// loses or has damaged comes from another, also what the array lacks.
+    /// The cache device. Given several times, the cache is mirrored on these devices: lost or
+    /// damaged blocks of one, dirty ones included, are read from another.
     #[arg(long, value_name = "DEV")]
     pub cache: Vec<String>,
-    /// Use so much of the cache device; all of it where nothing is said.
+    /// Bytes of the cache device to use; default: all.
     #[arg(long, value_name = "SIZE", requires = "cache")]
     pub cache_size: Option<Size>,
     /// Memory in front of the cache, such as ram:4G: a tier with a mode of its own, write-through
-    /// unless --set tier.mode=... says otherwise. It begins empty with every start.
+    /// unless --set tier.mode=... says otherwise. It is empty after every start.
     #[arg(long, value_name = "RAM", requires = "cache")]
     pub tier: Option<String>,
     /// How requests use the cache: write-back, write-through, write-around, write-invalidate,
     /// write-only, pass-through.
     #[arg(long, default_value = "write-back", value_parser = parse_word::<Mode>, requires = "cache")]
     pub mode: Mode,
-    /// What writes dirty data to the array: stripe (in address order), alru (what is stale), acp
-    /// (the dirtiest region first), ordered (by flushes, so that the array is always a consistent
-    /// past), nop (nothing, but for what was replayed after an unclean stop). Sets of values by
-    /// name: --set preset=acp-very-aggressive, alru-very-aggressive or lustre.
+    /// Cleaning policy: stripe (in address order), alru (least recently used), acp (the dirtiest
+    /// region first), ordered (in the order of flushes, so that the array is always a consistent
+    /// earlier state), nop (none, except for data replayed after an unclean shutdown). Presets:
+    /// --set preset=acp-very-aggressive, alru-very-aggressive or lustre.
     #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningConfig>, requires = "cache")]
     pub cleaning: CleaningConfig,
-    /// Cache line: 4K, 8K, 16K, 32K, 64K, 128K, 256K, 512K or 1M. Longer lines take less memory
-    /// where the data is contiguous; what is valid or dirty is known for each 4K all the same.
+    /// Cache line: 4K, 8K, 16K, 32K, 64K, 128K, 256K, 512K or 1M. Longer lines need less memory for
+    /// contiguous data; valid and dirty are tracked for each 4K regardless.
     #[arg(long, default_value = "4K", requires = "cache")]
     pub line: Size,
-    /// When sequential streams go past the cache: full (longer than 1M, while the cache is full),
-    /// always, never, or a size after which they always do.
+    /// When sequential streams bypass the cache: full (longer than 1M, while the cache is full),
+    /// always, never, or the size after which they do.
     #[arg(long, default_value = "full", requires = "cache")]
     pub seq_cutoff: SeqCutoff,
-    /// Any other setting that `headpond set` takes; may be given several times. Without a cache
-    /// those of the array and the clients: merge-wait-us, merge-max, member-read-timeout-ms,
+    /// Any other setting of `headpond set`; may be given several times. Without a cache, settings
+    /// of the array and the clients: merge-wait-us, merge-max, member-read-timeout-ms,
     /// member-timeout-ms, member-timeouts-max, client-memory.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
     /// Parts of the volume with a log of their own, 1 to 16.
     #[arg(long, default_value_t = 1)]
     pub slices: u16,
-    /// How often, in milliseconds, the devices are told that the volume is in use here, so that no
-    /// other host that reaches them opens it: 100 to 60000, or 0 for never.
+    /// Heartbeat on the devices in milliseconds, so that no other host that reaches them opens the
+    /// volume: 100 to 60000, or 0 for none.
     #[arg(long, value_name = "MS", default_value_t = HEARTBEAT_MS_DEFAULT)]
     pub heartbeat_ms: u32,
     /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times.
@@ -160,8 +159,7 @@ pub struct CreateArgs {
     /// Serve on TCP addresses that other machines can reach, without encryption or authentication.
     #[arg(long)]
     pub insecure: bool,
-    /// Overwrite what the devices hold, and allow write-back on a cache that is lost with the
-    /// power.
+    /// Overwrite data on the devices, and allow write-back on a volatile cache.
     #[arg(long)]
     pub force: bool,
 }
@@ -174,19 +172,18 @@ pub struct CreateArgs {
     kill does, which loses nothing that was flushed. SIGHUP changes nothing.")]
 pub struct ServeArgs {
     pub name: String,
-    /// Serve a degraded array that was not stopped cleanly: data of missing members that only
-    /// parity tells, where it was being written, is lost then. Go on without a cache that is lost
-    /// or out of date: so is what only the cache held. Take writes again though the cache has lost
-    /// what it had flushed.
+    /// Serve a degraded array after an unclean shutdown: data of missing members in stripes that
+    /// were being written is discarded. Start without a cache that is missing or stale: its dirty
+    /// data is lost. Accept writes again although the cache has lost flushed data.
     #[arg(long)]
     pub force: bool,
-    /// Assume that the parity is right, instead of discarding that data. Some of it may be a
-    /// mixture of old and new, which nothing will detect.
+    /// Assume that the parity is consistent, instead of discarding that data. Some of it may be a
+    /// mixture of old and new data, which is not detected.
     #[arg(long, requires = "force")]
     pub assume_clean: bool,
 }
 
-/// Show what a volume is made of and how it is; all volumes without a name.
+/// Show the devices and the state of a volume; without a name, all volumes.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond status hv0 --json")]
 pub struct StatusArgs {
@@ -196,12 +193,13 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// Show what a volume has done: usage, requests, blocks and errors as casadm shows them; then how
-/// long requests took by the way they went, why they went past the cache, what cleaning achieves.
+/// Show statistics of a volume: usage, requests, blocks and errors as casadm shows them; then
+/// latencies by request path, reasons for bypassing the cache, and cleaning.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond stats hv0\n  headpond stats hv0 --by-class\n  \
-    headpond stats hv0 --csv\n  headpond stats hv0 --json --reset     # the figures until now, then from zero\n\n\
-    docs/cache.md says what each row means.")]
+    headpond stats hv0 --csv\n  headpond stats hv0 --json --reset     # the counters until now, \
+    then from zero\n\n\
+    docs/cache.md explains each row.")]
 pub struct StatsArgs {
     pub name: String,
     /// The requests of one I/O class.
@@ -210,13 +208,13 @@ pub struct StatsArgs {
     /// The requests of each I/O class.
     #[arg(long, conflicts_with = "class")]
     pub by_class: bool,
-    /// What one core holds, its requests, blocks and errors, where there are several.
+    /// Usage, requests, blocks and errors of one of several cores.
     #[arg(long, value_name = "CORE", conflicts_with_all = ["class", "by_class", "tier"])]
     pub core: Option<String>,
     /// Of the tier in memory, not of the cache below it.
     #[arg(long)]
     pub tier: bool,
-    /// Set all counters to zero after showing them; what the cache holds stays.
+    /// Set all counters to zero after showing them; cached data stays.
     #[arg(long)]
     pub reset: bool,
     /// Print JSON instead of text.
@@ -229,10 +227,10 @@ pub struct StatsArgs {
 }
 
 /// Change settings of a volume that is being served; without changes, show all settings with their
-/// values, defaults and what they take.
+/// values, defaults and allowed values.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  headpond set hv0                             # what there is\n  \
+    after_help = "Examples:\n  headpond set hv0                             # all settings\n  \
     headpond set hv0 mode=write-through\n  \
     headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
     headpond set hv0 mode=pass-through --flush\n  \
@@ -250,12 +248,11 @@ pub struct SetArgs {
     /// of all clients' requests, client-memory=512M.
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
-    /// Write all dirty data to the array before the change and after it, and wait for it; without,
-    /// what is dirty is served and cleaned in the background.
+    /// Write all dirty data to the array before and after the change, and wait for it; without it,
+    /// dirty data is cleaned in the background.
     #[arg(long, requires = "changes")]
     pub flush: bool,
-    /// How fast it writes: so that readers keep about two thirds of their rate, or as fast as the
-    /// array can.
+    /// Flush rate: readers keep about two thirds of their rate, or as fast as the array can.
     #[arg(long, value_name = "readers|max", default_value_t, value_parser = parse_word::<FlushPace>, requires = "flush")]
     pub pace: FlushPace,
     /// Print JSON instead of text.
@@ -275,7 +272,7 @@ impl SetArgs {
 #[command(after_help = "Example:\n  headpond flush hv0")]
 pub struct FlushArgs {
     pub name: String,
-    /// How fast: so that readers keep about two thirds of their rate, or as fast as the array can.
+    /// Flush rate: readers keep about two thirds of their rate, or as fast as the array can.
     #[arg(long, value_name = "readers|max", default_value_t, value_parser = parse_word::<FlushPace>)]
     pub pace: FlushPace,
     /// Print JSON instead of text.
@@ -284,7 +281,7 @@ pub struct FlushArgs {
 }
 
 /// Stop serving a volume; dirty data stays in the cache unless --flush is given. Refused while
-/// clients are connected, or a command such as `flush` is under way.
+/// clients are connected or a command such as `flush` is in progress.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond stop hv0 --flush\n  headpond stop hv0 --wait\n  headpond stop hv0 --force"
@@ -294,20 +291,20 @@ pub struct StopArgs {
     /// Write all dirty data to the array first.
     #[arg(long)]
     pub flush: bool,
-    /// Wait until commands that are under way have come to their end.
+    /// Wait until commands in progress have ended.
     #[arg(long)]
     pub wait: bool,
-    /// Disconnect clients and end commands that are under way; what was answered is not lost.
+    /// Disconnect clients and end commands in progress; acknowledged data is not lost.
     #[arg(long, conflicts_with = "wait")]
     pub force: bool,
 }
 
-/// Remove a volume: its superblocks and its description. What it held is lost.
+/// Remove a volume: its superblocks and its description. All its data is lost.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond destroy hv0 --yes")]
 pub struct DestroyArgs {
     pub name: String,
-    /// Really.
+    /// Confirm: all data of the volume is lost.
     #[arg(long)]
     pub yes: bool,
 }

@@ -27,18 +27,18 @@ use machine::{Named, described, devices_of, served, stacked};
 use serde_json::json;
 use std::path::Path;
 
-/// What a trace says about a volume.
+/// Signature and advice for a trace.
 pub struct Findings {
     pub signature_text: String,
     pub advice_text: String,
-    /// `key=value`, as `headpond set` takes them.
+    /// `key=value`, as for `headpond set`.
     pub settings: Vec<String>,
 }
 
 /// Advises on the workload of a trace.
 ///
 /// # Errors
-/// Where the trace cannot be read, or the machine described is none.
+/// If the trace or the description of the machine cannot be read.
 pub fn run(places: &Places, args: &AdviseArgs) -> Result<Exit> {
     if let Some(name) = &args.live.live {
         return live::run(places, args, name);
@@ -82,7 +82,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What is wanted of the advice.
+/// The objective and limits of the advice.
 fn wish(situation: &mut Situation, args: &AdviseArgs) {
     situation.goal = args.goal;
     situation.may_lose_dirty |= args.may_lose_dirty;
@@ -94,7 +94,7 @@ fn wish(situation: &mut Situation, args: &AdviseArgs) {
     };
 }
 
-/// What a file has no place for goes to standard error.
+/// Remarks that do not fit into the file go to standard error.
 fn show_emitted(advice: &Advice, situation: &Situation, target: Target, occasion: &Occasion) {
     let emission = emit(advice, situation, target, occasion);
     print!("{}", emission.text);
@@ -103,7 +103,7 @@ fn show_emitted(advice: &Advice, situation: &Situation, target: Target, occasion
     }
 }
 
-/// A volume that is served, and its cache device where it has a path.
+/// A served volume, and its cache device if it has a path.
 fn occasion_of(occasion: Occasion, volume: &str, status: &Status) -> Occasion {
     let device = status.cache.as_ref().map(|cache| &cache.devices[0]);
     Occasion {

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Finds the signature.
 ///
 /// # Errors
-/// Where the trace cannot be read, and what is wrong with it where; where a file cannot be written.
+/// If the trace cannot be read, with the place of the error; if a file cannot be written.
 pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
     let trace = Path::new(&args.file);
     spare_inputs([trace], args.telling.files().chain(&args.partial))?;
@@ -27,7 +27,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
         Failure {
             exit: Exit::Usage,
             message: format!(
-                "{} tells {}: reuse is all that can be learnt from it, as text, --json or --html",
+                "{} has {}: only reuse can be analysed, as text, --json or --html",
                 args.file,
                 lacks.words()
             ),
@@ -70,7 +70,7 @@ pub fn show(signature: &Signature, title: &str, telling: &TellingArgs) -> Result
     Ok(())
 }
 
-/// The same of a trace that tells of reuse alone.
+/// The same for a trace that allows an analysis of reuse only.
 fn show_reuse(reuse: &Reuse, title: &str, telling: &TellingArgs) -> Result<()> {
     if let Some(path) = &telling.html {
         write(path, render_reuse_page(title, reuse).as_bytes())?;
@@ -82,7 +82,7 @@ fn show_reuse(reuse: &Reuse, title: &str, telling: &TellingArgs) -> Result<()> {
     Ok(())
 }
 
-/// Writes what was counted.
+/// Writes the partial result.
 ///
 /// # Errors
 /// Where the file cannot be written.

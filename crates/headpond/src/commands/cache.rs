@@ -22,16 +22,17 @@ pub enum CacheCommand {
     Attach(AttachArgs),
     Detach(DetachArgs),
     #[command(
-        about = "Put another device in the cache's place, or make the same one anew: the settings \
-                 stay, what is dirty is written to the array first, and the cache begins empty",
+        about = "Replace the cache device, or reformat the same one: settings stay, dirty data is \
+            written to the array first, and the cache starts empty",
         long_about = None,
         after_help = "Examples:\n  \
             headpond cache replace hv0 /dev/nvme1n1              # another device\n  \
-            headpond cache replace hv0 /dev/nvme0n1 --line 64K   # the same one, with other lines\n  \
-            headpond cache replace hv0 ram:8G --tier             # the memory in front of it",
+            headpond cache replace hv0 /dev/nvme0n1 --line 64K   # the same one, another line \
+            size\n  \
+            headpond cache replace hv0 ram:8G --tier             # the tier in memory",
         mut_arg("devices", |arg| arg.help(
-            "A block device or file, ram:SIZE, or model:NAME?store=FILE; each of several is to be a \
-             copy of the cache"
+            "A block device or file, ram:SIZE, or model:NAME?store=FILE; several devices form a \
+             cache mirror"
         ))
     )]
     Replace(AttachArgs),
@@ -40,33 +41,33 @@ pub enum CacheCommand {
     Scrub(ScrubArgs),
 }
 
-/// Make a device the cache of a served volume; what is on the device is lost.
+/// Make a device the cache of a served volume; all data on the device is lost.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond cache attach hv0 /dev/nvme0n1\n  \
     headpond cache attach hv0 /dev/nvme0n1 --set mode=write-through\n  \
-    headpond cache attach hv0 /dev/nvme0n1 /dev/nvme1n1      # copies of each other\n  \
-    headpond cache replace hv0 /dev/nvme1n1      # keeps the settings, writes what is dirty first\n  \
+    headpond cache attach hv0 /dev/nvme0n1 /dev/nvme1n1      # a cache mirror\n  \
+    headpond cache replace hv0 /dev/nvme1n1      # keeps the settings, cleans first\n  \
     headpond cache attach hv0 ram:4G --tier      # memory in front of the cache")]
 pub struct AttachArgs {
     pub name: String,
-    /// A block device or file, ram:SIZE, or model:NAME?store=FILE. Each of several is to be a copy
-    /// of the cache: none of them may be memory.
+    /// A block device or file, ram:SIZE, or model:NAME?store=FILE. Several devices form a cache
+    /// mirror: none of them may be memory.
     #[arg(value_name = "DEV", required = true)]
     pub devices: Vec<String>,
-    /// A setting to begin with, as `headpond set` takes it; may be given several times.
+    /// An initial setting, as for `headpond set`; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
-    /// Length of its lines, 4K to 1M; where nothing is said 4K, or as in the cache replaced.
+    /// Line size, 4K to 1M; default: 4K, or that of the replaced cache.
     #[arg(long)]
     pub line: Option<Size>,
-    /// Use so much of the device; all of it where nothing is said.
+    /// Bytes of the device to use; default: all.
     #[arg(long)]
     pub size: Option<Size>,
-    /// Overwrite what the device holds, and allow write-back on one that is lost with the power.
+    /// Overwrite data on the device, and allow write-back on a volatile one.
     #[arg(long)]
     pub force: bool,
-    /// Memory (ram:SIZE) in front of the cache instead, with a mode of its own: write-through
-    /// where nothing is set. It begins empty with every start.
+    /// Attach memory (ram:SIZE) in front of the cache instead, with a mode of its own; default:
+    /// write-through. It is empty after every start.
     #[arg(long)]
     pub tier: bool,
     /// Print JSON instead of text.
@@ -74,18 +75,18 @@ pub struct AttachArgs {
     pub json: bool,
 }
 
-/// Take the cache away; the array alone has everything afterwards.
+/// Detach the cache; afterwards all data is on the array.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond cache detach hv0 --flush")]
 pub struct DetachArgs {
     pub name: String,
-    /// Write all dirty data to the array first; without, a cache with dirty data is refused.
+    /// Write all dirty data to the array first; without it, a cache with dirty data is refused.
     #[arg(long)]
     pub flush: bool,
-    /// How fast: so that readers keep about two thirds of their rate, or as fast as the array can.
+    /// Flush rate: readers keep about two thirds of their rate, or as fast as the array can.
     #[arg(long, value_name = "readers|max", default_value_t, value_parser = parse_word::<FlushPace>, requires = "flush")]
     pub pace: FlushPace,
-    /// Give up what cannot be written to the array: for a cache device that is lost.
+    /// Discard dirty data that cannot be written to the array: for a lost cache device.
     #[arg(long)]
     pub force: bool,
     /// The tier in memory in front of the cache, not the cache.
@@ -96,14 +97,14 @@ pub struct DetachArgs {
     pub json: bool,
 }
 
-/// Let the cache grow or shrink: what is dirty is written to the array first, and the cache begins
-/// empty in its new size.
+/// Grow or shrink the cache: dirty data is written to the array first, and the cache starts empty
+/// in its new size.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond cache resize hv0 200G\n  \
     headpond cache resize hv0                    # all of a device that has grown")]
 pub struct ResizeArgs {
     pub name: String,
-    /// How much of the device is used; all of it where nothing is said.
+    /// Bytes of the device to use; default: all.
     pub size: Option<Size>,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -116,13 +117,13 @@ pub struct ResizeArgs {
     headpond cache purge hv0 --force --yes       # what is dirty is lost")]
 pub struct PurgeArgs {
     pub name: String,
-    /// Write all dirty data to the array first; without, a cache with dirty data is refused.
+    /// Write all dirty data to the array first; without it, a cache with dirty data is refused.
     #[arg(long)]
     pub flush: bool,
-    /// Give up what is dirty: the array is then as old as what was written to it last.
+    /// Discard dirty data: the array then has older data.
     #[arg(long, conflicts_with = "flush")]
     pub force: bool,
-    /// Really: --force loses data.
+    /// Confirm --force: it loses data.
     #[arg(long, requires = "force")]
     pub yes: bool,
     /// Print JSON instead of text.
@@ -130,8 +131,7 @@ pub struct PurgeArgs {
     pub json: bool,
 }
 
-/// Read all that the cache device holds and compare it with its checksums; exit code 3 where
-/// something is damaged that the array lacks.
+/// Verify the checksums of all cached data; exit code 3 if dirty data is damaged.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond cache scrub hv0")]
 pub struct ScrubArgs {
@@ -142,7 +142,7 @@ pub struct ScrubArgs {
 }
 
 /// # Errors
-/// What the daemon refuses.
+/// If the daemon refuses.
 pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
     match command {
         CacheCommand::Attach(args) => {
@@ -161,7 +161,7 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
             let body = ResizeBody { size: args.size };
             let resized = waiting::post(&client, &operations::RESIZE_CACHE, &body)?;
             let done = match resized.is_unchanged {
-                true => "unchanged: the cache has this size, and keeps what it holds",
+                true => "unchanged: the cache has this size already, and keeps its data",
                 false => "the cache has its new size",
             };
             tell(&args.name, done, &resized.status, args.json)
@@ -206,8 +206,8 @@ fn purge(places: &Places, args: &PurgeArgs) -> Result<Exit> {
         let status = client.call(&operations::STATUS)?;
         let bytes = status.live_cache().map_or(0, CacheStatus::unsafe_bytes);
         return Err(Failure::refused(format!(
-            "{bytes} bytes that only the cache of {} has, or its array has not flushed, would be lost: \
-             say --yes if that is what you want, or have them written with --flush",
+            "{bytes} bytes that are dirty in the cache of {}, or not flushed by its array, would \
+             be lost: confirm with --yes, or write them with --flush",
             args.name
         )));
     }
@@ -224,19 +224,23 @@ fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
         return Ok(exit);
     }
     let ScrubReport { blocks, unchecked_blocks, dropped_blocks, lost, is_partial } = report;
-    println!("{}: {blocks} blocks of 4 KiB read, {dropped_blocks} damaged ones dropped", args.name);
+    println!(
+        "{}: {blocks} blocks of 4 KiB read, {dropped_blocks} damaged ones \
+        invalidated",
+        args.name
+    );
     if unchecked_blocks > 0 {
         println!("  {unchecked_blocks} blocks in memory have no checksum: set checksums=always");
     }
     for run in &lost {
         println!(
-            "  {} bytes at {} are damaged, and the array lacks them: write them again",
+            "  {} bytes of dirty data at {} are damaged and lost: write them again",
             run.count * BLOCK_BYTES,
             run.first.0 * BLOCK_BYTES
         );
     }
     if is_partial {
-        println!("  the cache was closed before all of it was read");
+        println!("  the cache was closed before the scrub was complete");
     }
     Ok(exit)
 }

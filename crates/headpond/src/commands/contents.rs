@@ -1,18 +1,18 @@
-//! What the user says of what is on the members of a new array.
+//! What the user asserts about the contents of the members of a new array.
 
 use crate::args::ArrayArgs;
 use headpond_raid::{Contents, Level};
 
-const ASSUMED: &str = "the array is assumed to be clean: nobody has computed its parity or compared its \
-     copies. Where they do not fit, what a member held that is lost later will be wrong, without an \
-     error; `headpond array scrub` says beforehand";
+const ASSUMED: &str = "the array is assumed to be clean: its parity or copies are not verified. If they \
+     do not match, data of a member that is lost later is reconstructed wrong, without an error; \
+     `headpond array scrub` checks it";
 
-/// What the array is told of its members.
+/// The contents that are assumed for the members.
 pub fn contents(args: &ArrayArgs) -> Contents {
     if args.zeroed || args.assume_clean { Contents::Zeros } else { Contents::Unknown }
 }
 
-/// What is to be said of that.
+/// The note for the user about it.
 pub fn note(args: &ArrayArgs) -> Option<String> {
     (args.assume_clean && args.raid != Level::Raid0).then(|| ASSUMED.to_owned())
 }

@@ -14,16 +14,16 @@ use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::{AddCoreBody, RemoveCoreBody};
 
-/// Give a served volume further cores, each an array with an export of its own, that share its
-/// cache; or take them away.
+/// Add or remove further cores of a served volume: arrays with an export of their own that share
+/// its cache.
 #[derive(Subcommand)]
 pub enum CoreCommand {
     Add(AddArgs),
     Remove(RemoveArgs),
 }
 
-/// Make devices an array behind the cache of a served volume; what is on them is lost. The cache is
-/// written back first, and begins empty.
+/// Make devices an array behind the cache of a served volume; all data on them is lost. The cache
+/// is cleaned first, and starts empty.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond core add hv0 logs --raid 1 /dev/sdh /dev/sdi\n  \
     headpond core add hv0 archive --raid 6 --strip 256K /dev/sd[j-q]\n\n\
@@ -37,7 +37,7 @@ pub struct AddArgs {
     pub members: Vec<String>,
     #[command(flatten)]
     pub array: ArrayArgs,
-    /// Overwrite what the devices hold.
+    /// Overwrite data on the devices.
     #[arg(long)]
     pub force: bool,
     /// Print JSON instead of text.
@@ -45,8 +45,8 @@ pub struct AddArgs {
     pub json: bool,
 }
 
-/// Take a core away from a served volume. It keeps its data, and is a volume of its own afterwards,
-/// VOLUME-NAME, without a cache. The cache is written back first, and begins empty.
+/// Remove a core from a served volume. It keeps its data, and becomes the volume VOLUME-NAME
+/// without a cache. The cache is cleaned first, and starts empty.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond core remove hv0 logs\n  headpond serve hv0-logs")]
 pub struct RemoveArgs {
@@ -58,7 +58,7 @@ pub struct RemoveArgs {
 }
 
 /// # Errors
-/// What the daemon refuses.
+/// If the daemon refuses.
 pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
     match command {
         CoreCommand::Add(args) => {
@@ -96,7 +96,10 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             let client = Client::of(places, &args.volume)?;
             let status = waiting::post(&client, &operations::REMOVE_CORE, &body)?;
             let (volume, name) = (&args.volume, &args.name);
-            let done = format!("{name} is a volume of its own: `headpond serve {volume}-{name}`");
+            let done = format!(
+                "{name} is a volume of its own now: `headpond serve \
+                {volume}-{name}`"
+            );
             tell(volume, &done, &status, args.json)
         }
     }

@@ -21,10 +21,10 @@ use headpond_volume::{
 };
 use uuid::Uuid;
 
-/// Makes the volume; nothing is written before every refusal has been considered.
+/// Creates the volume; nothing is written before every check has passed.
 ///
 /// # Errors
-/// Refusals, and what went wrong while writing.
+/// Refusals, and write errors.
 pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
     let members = specs(&args.members)?;
@@ -40,7 +40,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     if places.exists(&args.name) {
         let name = &args.name;
         return Err(Failure::refused(format!(
-            "there is a volume {name} already: `headpond destroy {name}` removes it"
+            "volume {name} exists already: `headpond destroy {name}` removes it"
         )));
     }
     let devices = [&members[..], journal.as_slice(), &caches];
@@ -140,12 +140,12 @@ fn describe(
     Ok(description)
 }
 
-/// A start would go on without a tier that is too small, and say so only then.
+/// A start would continue without a tier that is too small, and report it only then.
 fn check_tier_size(tier: &DeviceSpec, slices: u16) -> Result<()> {
     let least = Size(headpond_cache::bytes_min(usize::from(slices)));
     match tier {
         DeviceSpec::Ram(size) if *size < least => Err(Failure::usage(format!(
-            "{tier} is too small for a tier: one of such a volume takes {least} or more"
+            "{tier} is too small for a tier of this volume: at least {least}"
         ))),
         _ => Ok(()),
     }
@@ -154,15 +154,15 @@ fn check_tier_size(tier: &DeviceSpec, slices: u16) -> Result<()> {
 fn tell_of_write_caches(devices: &[String]) {
     if !devices.is_empty() {
         eprintln!(
-            "headpond: note: these have write caches whose flushes are relied on, and nothing tells \
-             whether they are protected against power loss: {}",
+            "headpond: note: these devices have write caches, and whether they have power-loss \
+             protection is unknown; durability depends on their flushes: {}",
             devices.join(", ")
         );
     }
 }
 
-/// Makes the volume and keeps its description, or neither; says how its members share what there
-/// is, and what else is to be said.
+/// Creates the volume and saves its description, or neither; prints how it is striped, and further
+/// notes.
 fn write(
     places: &Places,
     mut description: Description,
@@ -194,7 +194,7 @@ fn write(
         let created = Volume::create(&description, &devices, &options).await;
         created.map_err(|error| Failure::of(error, CreateError::is_refusal))?;
         if let Err(error) = keep(places, &description) {
-            // The volume that nobody could find again.
+            // The volume could not be found again.
             let erased = Volume::destroy(&description, &devices).await;
             erased.failed.iter().for_each(|error| eprintln!("headpond: not erased: {error}"));
             return Err(error);

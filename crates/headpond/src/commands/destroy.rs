@@ -28,7 +28,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
     if !args.yes {
         let devices: Vec<&str> = description.devices().collect();
         return Err(Failure::refused(format!(
-            "everything on {name} would be lost, {holds} ({}): say --yes if that is what you want",
+            "all data of {name} would be lost, {holds} ({}): confirm with --yes",
             devices.join(", ")
         )));
     }
@@ -42,7 +42,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
         let is_mirrored = cache.is_some_and(|cache| cache.mirror.is_some());
         for device in description.devices() {
             let spec: DeviceSpec = device.parse()?;
-            // Memory of the daemon ended with it.
+            // The daemon's memory is gone with it.
             if matches!(spec, DeviceSpec::Ram(_)) {
                 continue;
             }
@@ -50,14 +50,14 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
                 Ok(open) if is_mirrored && of_cache.contains(&device) => devices.copies.push(open),
                 Ok(open) if of_cache.contains(&device) => devices.cache = Some(open),
                 Ok(open) => devices.members.push(open),
-                Err(error) => eprintln!("headpond: note: left alone: {}", told(&error)),
+                Err(error) => eprintln!("headpond: note: not touched: {}", told(&error)),
             }
         }
         Ok::<_, anyhow::Error>(Volume::destroy(description, &devices).await)
     })??;
     places.forget(name)?;
     for error in &destroyed.failed {
-        eprintln!("headpond: note: not erased, what was there may be there still: {error}");
+        eprintln!("headpond: note: not erased, old superblocks may remain: {error}");
     }
     let erased = destroyed.erased;
     let devices = if erased == 1 { "device is" } else { "devices are" };
@@ -65,7 +65,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// In bytes: what the members have room for, and what only the cache has.
+/// In bytes: capacity of the members, and dirty data of the cache.
 fn what_it_holds(places: &Places, description: &Description) -> String {
     let size_of = |word: &str| {
         let path = word.parse::<DeviceSpec>().ok()?.path()?.to_owned();
@@ -75,7 +75,7 @@ fn what_it_holds(places: &Places, description: &Description) -> String {
     let members = format!("{bytes} bytes on its members");
     match (&description.cache, places.left_dirty_bytes(&description.name)) {
         (None, _) | (_, Some(0)) => members,
-        (_, Some(dirty)) => format!("{members} and {dirty} bytes that only its cache has"),
-        (_, None) => format!("{members} and what only its cache has"),
+        (_, Some(dirty)) => format!("{members} and {dirty} bytes of dirty data in its cache"),
+        (_, None) => format!("{members} and the dirty data of its cache"),
     }
 }

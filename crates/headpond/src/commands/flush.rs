@@ -11,10 +11,10 @@ use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_api::requests::FlushBody;
 
-/// Writes all dirty data to the array, with a bar that follows it on its way down.
+/// Writes all dirty data to the array, with a progress bar.
 ///
 /// # Errors
-/// What stays dirty and why.
+/// How much stays dirty, and why.
 pub fn run(places: &Places, args: &FlushArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
     let answer = waiting::post(&client, &operations::FLUSH, &FlushBody { pace: args.pace })?;

@@ -1,4 +1,4 @@
-//! `headpond merge`: what was counted of several traces, together.
+//! `headpond merge`: merges partial signatures of several traces.
 
 use super::analyze::{show, store};
 use super::reading::spare_inputs;

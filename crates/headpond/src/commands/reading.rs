@@ -1,5 +1,5 @@
-//! Reading what a user names: a trace, while standard error shows how far that is, and machines;
-//! and sparing it.
+//! Reading input files: traces, with progress on standard error, and machine descriptions; and not
+//! overwriting them.
 
 use super::class::read_named_file;
 use anyhow::{Context, Result};
@@ -10,13 +10,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How often the bar moves.
+/// Update interval of the progress bar.
 const RECORDS_BETWEEN_REPORTS: u64 = 16 * 1024;
 
 /// Gives every record of a trace to `each`.
 ///
 /// # Errors
-/// Where the trace cannot be read, and what is wrong with it where.
+/// If the trace cannot be read, with the place of the error.
 pub fn read_through(reader: &mut TraceReader, mut each: impl FnMut(&TraceRecord)) -> Result<()> {
     let bar = bar("reading");
     let mut records = 0u64;
@@ -44,7 +44,7 @@ pub fn read_stack(path: &Path) -> Result<Stack> {
     Ok(stack)
 }
 
-/// Refuses to write over a file that is read, by whatever name.
+/// Refuses to overwrite an input file, by any of its names.
 ///
 /// # Errors
 /// The file that is both.
@@ -60,7 +60,7 @@ pub fn spare_inputs<'a>(
     for output in outputs {
         if file(output).is_some_and(|it| inputs.contains(&it)) {
             return Err(Failure::usage(format!(
-                "{} is what is read, and would be lost: write to another file",
+                "{} is also the input, and would be overwritten: write to another file",
                 output.display()
             )));
         }
@@ -74,27 +74,28 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Says what was skipped and what is no request, where something was.
+/// Reports skipped records and records that are not requests.
 pub fn warn_of_damage(tally: Tally) {
     if tally.damaged > 0 {
         eprintln!("headpond: note: {} damaged records were skipped", tally.damaged);
     }
     if tally.other_commands > 0 {
         eprintln!(
-            "headpond: note: {} commands ask for no data (of zones, of the drive, or of no length) and were left out",
+            "headpond: note: {} commands without data (zone or drive management, or of length \
+             zero) were left out",
             tally.other_commands
         );
     }
 }
 
-/// A bar that does not know yet how long it is.
+/// A progress bar of unknown length.
 pub fn bar(verb: &'static str) -> ProgressBar {
     let bar = ProgressBar::no_length();
     bar.set_message(verb);
     bar
 }
 
-/// Moves the bar; of a pipe only what was read is known.
+/// Advances the bar; a pipe has no known length.
 pub fn show(bar: &ProgressBar, reader: &TraceReader) {
     let progress = reader.progress();
     let known = progress.total_bytes.filter(|&bytes| bytes > 0);

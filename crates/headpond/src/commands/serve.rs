@@ -10,7 +10,7 @@ use headpond_volume::Tolerance;
 /// Serves a volume until it is stopped.
 ///
 /// # Errors
-/// What kept it from being served, or from being stopped cleanly.
+/// If it cannot be served, or the shutdown is not clean.
 pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
     let mut description = places.load(&args.name)?;
     if let Some(cache) = &mut description.cache {

@@ -13,7 +13,7 @@ use headpond_api::requests::SetBody;
 use headpond_report::{Align, Table};
 use headpond_volume::{Description, ShownSetting};
 
-/// Changes settings of a served volume, and its description with them; or shows them.
+/// Changes settings of a served volume and in its description, or shows them.
 ///
 /// # Errors
 /// What the daemon refuses.
@@ -33,7 +33,7 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Every change is kept in the description: it need not be served.
+/// Changes are saved in the description: the volume need not be served.
 fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
     let Description { cache, tier, array, .. } = places.load(&args.name)?;
     let of_cache = cache.into_iter().flat_map(|cache| cache.settings.shown());
@@ -43,7 +43,7 @@ fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
         print_json(&shown)?;
         return Ok(Exit::Ok);
     }
-    let columns = ["setting", "value", "default", "takes"].map(|name| (name, Align::Left));
+    let columns = ["setting", "value", "default", "allowed"].map(|name| (name, Align::Left));
     let mut table = Table::new(columns);
     for ShownSetting { key, value, default, takes } in shown {
         let value = if value == default { value } else { format!("{value} *") };

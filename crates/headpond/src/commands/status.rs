@@ -55,7 +55,7 @@ fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
 #[serde(untagged)]
 enum Listed {
     Known(Box<Status>),
-    /// One that does not answer hides no other.
+    /// An unreachable volume does not hide the others.
     Unknown {
         name: String,
         error: String,
@@ -97,7 +97,7 @@ fn all(places: &Places, as_json: bool) -> Result<Exit> {
     Ok(exit)
 }
 
-/// From the daemon, where it runs; else what the description says.
+/// From the daemon, if it runs; else from the description.
 fn status_of(places: &Places, name: &str) -> Result<Status> {
     let description = places.load(name)?;
     let client = Client::of(places, name)?;
@@ -117,17 +117,17 @@ fn status_of(places: &Places, name: &str) -> Result<Status> {
     Ok(status)
 }
 
-/// What has to be known before the cache device is taken away.
+/// The warning before the cache device is removed.
 fn warning_of_left(name: &str, dirty: Option<u64>) -> Option<String> {
     let write_down = format!("`headpond serve {name}` and `headpond stop {name} --flush`");
     match dirty {
         Some(0) => None,
         Some(bytes) => Some(format!(
-            "the cache holds {} that the array lacks: keep the device, or {write_down} first",
+            "the cache holds {} of dirty data: keep the device, or {write_down} first",
             size(bytes)
         )),
         None => Some(format!(
-            "the cache may hold what the array lacks: no daemon has stopped the volume; keep the \
+            "the cache may hold dirty data, since the volume was not shut down cleanly: keep the \
              device, or {write_down} first"
         )),
     }
@@ -168,18 +168,18 @@ fn print_head(status: &Status) {
     }
 }
 
-/// Which host has the devices, as these tell other hosts.
+/// Which host owns the devices, as recorded on them.
 fn owner_line(OwnerStatus { host, heartbeat_ms, state }: &OwnerStatus) -> String {
     match state {
         OwnerState::Held => format!("{host}; heartbeat {heartbeat_ms} ms"),
         OwnerState::Late => {
-            format!("{host}, late: requests wait until its devices have been looked at")
+            format!("{host}, heartbeat late: requests wait until its devices have been checked")
         }
-        OwnerState::Lost { to } => format!("{to}, which has taken over from {host}"),
+        OwnerState::Lost { to } => format!("{to}, which took over from {host}"),
     }
 }
 
-/// How far a volume is that will be served when it is loaded.
+/// Progress of loading a volume.
 fn tell_loading(status: &LoadingStatus) -> String {
     let progress = status.loading.progress;
     let left = status.seconds_left().map(|left| format!(", about {left:.0} s left"));
@@ -192,7 +192,7 @@ fn tell_loading(status: &LoadingStatus) -> String {
     )
 }
 
-/// The cores beside the first, each in one line.
+/// The further cores, each in one line.
 pub fn print_cores(status: &Status) {
     for core in &status.cores[1..] {
         let members = core.array.as_ref().map_or(core.devices.len(), |it| it.members.len());
@@ -212,28 +212,28 @@ pub fn print_cores(status: &Status) {
 }
 
 pub fn print_jobs(status: &Status) {
-    status.jobs.iter().for_each(|job| println!("  under way {}", describe_job(job)));
+    status.jobs.iter().for_each(|job| println!("  job       {}", describe_job(job)));
 }
 
-/// What goes on, in words.
+/// The name of a job, in words.
 pub fn name_of_job(job: &JobStatus) -> String {
     if job.core.as_deref() == Some(CACHE_COPIES) {
-        return "giving a copy of the cache what it lacks".into();
+        return "resync of a cache copy".into();
     }
     let name = match job.job {
-        JobKind::Cleaning => "writing what is dirty to the array",
-        JobKind::Scrubbing => "reading all that the cache holds",
-        JobKind::Rebuild => "giving a spare what a member holds",
-        JobKind::StandIn => "giving distributed spare space what a lost member held",
-        JobKind::Reshape => "moving the array's data to more members",
-        JobKind::ArrayScrub => "looking at every stripe",
+        JobKind::Cleaning => "cleaning dirty data to the array",
+        JobKind::Scrubbing => "scrub of the cache",
+        JobKind::Rebuild => "rebuild",
+        JobKind::StandIn => "rebuild to distributed spare space",
+        JobKind::Reshape => "reshape to more members",
+        JobKind::ArrayScrub => "scrub of the array",
         JobKind::Parity => "initial sync of the parity",
     };
     let core = job.core.as_ref().map(|core| format!(" of core {core}"));
     format!("{name}{}", core.unwrap_or_default())
 }
 
-/// How far it is, and how long it will take.
+/// Its progress, and the estimated time left.
 fn describe_job(job: &JobStatus) -> String {
     let (done, total) = (job.done_bytes, job.total_bytes);
     let left = job.left_s.map(|left| format!(", about {left:.0} s left"));
@@ -247,7 +247,7 @@ fn describe_job(job: &JobStatus) -> String {
     )
 }
 
-/// What happened, what is at risk, and what to do.
+/// Cause, risk and action of each alert.
 fn print_alerts(alerts: &[Alert]) {
     for Alert { kind, cause, at_risk, action } in alerts {
         println!("  alert     {}: {cause}", word(kind));
@@ -256,8 +256,7 @@ fn print_alerts(alerts: &[Alert]) {
     }
 }
 
-/// The settings of the tier, where there is one, and of the cache, each in one line, and what they
-/// hold.
+/// The settings and the usage of the cache and of a tier.
 pub fn print_settings(status: &Status) {
     status.tier.iter().for_each(|tier| print_cache("tier", tier));
     match &status.cache {
@@ -286,7 +285,7 @@ fn print_cache(place: &str, cache: &CacheAnswer) {
     match &cache.live {
         Some(live) => usage(live).iter().for_each(|line| println!("            {line}")),
         None if cache.dirty_bytes == Some(0) => {
-            println!("            nothing dirty: the array has everything");
+            println!("            no dirty data");
         }
         None => {}
     }
@@ -303,7 +302,7 @@ fn classes(classes: &ClassSetting) -> String {
     }
 }
 
-/// What the cache of a served volume holds.
+/// Usage of the cache of a served volume.
 fn usage(cache: &CacheStatus) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: {} dirty of at most {} ({:.0} %), {} clean",
@@ -327,17 +326,17 @@ fn usage(cache: &CacheStatus) -> Vec<String> {
     lines
 }
 
-/// What would be left if the cache were lost, with cleaning in the order of the flushes.
+/// The state of the array without the cache, with ordered cleaning.
 fn order(order: &OrderStats) -> String {
     let what = match order.is_consistent {
-        true => "a consistent past",
-        false => "a mixture until more is cleaned",
+        true => "a consistent earlier state",
+        false => "not consistent until more is cleaned",
     };
     let (epochs, kept) = (count(order.epochs_waiting), count(order.kept_blocks));
     format!("the array is {what}: {epochs} flushes behind, {kept} superseded blocks kept for it")
 }
 
-/// What goes to the array because that answers sooner, and by which times.
+/// The share that adaptive bypass sends to the array, with latencies.
 fn bypass(slice: &BypassReport) -> Option<String> {
     if slice.policy != BypassPolicy::Adaptive {
         return None;
@@ -349,7 +348,7 @@ fn bypass(slice: &BypassReport) -> Option<String> {
         format!("{:.0} % of {name}{}", side.share * 100.0, times.unwrap_or_default())
     };
     let (reads, writes) = (side("reads", &slice.reads), side("writes", &slice.writes));
-    Some(format!("past the cache, of what may go: {reads}, {writes}"))
+    Some(format!("adaptive bypass, of eligible requests: {reads}, {writes}"))
 }
 
 /// Which policy `adaptive` has chosen for a slice, and why.
@@ -362,8 +361,8 @@ fn eviction(slice: &EvictionStats) -> Option<String> {
     };
     let sampled: Vec<String> = slice.sampled.iter().map(ratio).collect();
     let why = match sampled.is_empty() {
-        true => "nothing compared yet".to_owned(),
-        false => format!("of a sample would miss: {}", sampled.join(", ")),
+        true => "no comparison yet".to_owned(),
+        false => format!("miss ratios of a sample: {}", sampled.join(", ")),
     };
     Some(format!("evicts by {}; {why}", word(slice.policy)))
 }
@@ -400,11 +399,11 @@ mod tests {
         let told = |is_consistent, epochs_waiting, kept_blocks| {
             order(&OrderStats { is_consistent, epochs_waiting, kept_blocks })
         };
-        let text =
-            "the array is a consistent past: 3 flushes behind, 1,200 superseded blocks kept for it";
+        let text = "the array is a consistent earlier state: 3 flushes behind, 1,200 superseded blocks \
+             kept for it";
         assert_eq!(told(true, 3, 1200), text);
         let text = told(false, 0, 0);
-        assert!(text.starts_with("the array is a mixture until more is cleaned"), "{text}");
+        assert!(text.starts_with("the array is not consistent until more is cleaned"), "{text}");
     }
 
     #[test]

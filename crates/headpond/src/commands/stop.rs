@@ -15,9 +15,8 @@ use headpond_api::requests::StopBody;
 /// Where it is not served, is in use, or cannot be stopped cleanly.
 pub fn run(places: &Places, args: &StopArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    // What is in memory is cleaned before the volume is closed: while it is served it can be told
-    // how far that is. Where the daemon does not say what it has, or is to stop whatever happens,
-    // it does so as it closes.
+    // A volatile cache is cleaned before the volume is closed: while it is served, progress can be
+    // shown. If the daemon reports none, or the stop is forced, it cleans while it closes.
     let status = client.call(&operations::STATUS).ok();
     let caches = status.iter().flat_map(|status| [&status.cache, &status.tier]).flatten();
     let mut live = caches.filter_map(|cache| cache.live.as_ref());

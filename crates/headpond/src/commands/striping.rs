@@ -1,4 +1,4 @@
-//! How the members of a new array of level 0 share what there is, and what that is worth.
+//! The striping of unequal members of a new array of level 0, and what it gains.
 
 use crate::args::{ArrayArgs, StripingWord};
 use crate::device::{DeviceSpec, Opener, read_mb_per_s};
@@ -12,10 +12,10 @@ use headpond_uring::{RingConfig, run_with_pool};
 use headpond_whatif::plan::{Different, Outlook, outlook, outlooks};
 use std::rc::Rc;
 
-/// More than this share more of the capacity is worth a word.
+/// A gain above this share of the capacity is reported.
 const TOLD_SHARE: f64 = 1.01;
 
-/// What was asked for, with the weights where they had to be found, and what is to be said of it.
+/// The requested striping with its weights, and a note about it.
 pub struct Found {
     pub striping: Striping,
     pub notes: Vec<String>,
@@ -29,7 +29,7 @@ pub fn check(args: &ArrayArgs) -> Result<()> {
     match args.raid == Level::Raid0 || is_plain(args) {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "{} gives all members the same: --striping and --weights are for level 0",
+            "{} stripes all members equally: --striping and --weights are for level 0",
             args.raid
         ))),
     }
@@ -62,7 +62,7 @@ pub async fn find(
             random_read_iops: None,
         });
     }
-    // More members than can have weights are striped plainly, and there is nothing to compare.
+    // More members than can have weights are striped plainly.
     let all = match outlooks(&known, strip_bytes) {
         Err(_) if is_plain => Vec::new(),
         all => all.map_err(Failure::usage)?,
@@ -74,7 +74,7 @@ pub async fn find(
             let error = headpond_raid::LayoutError::Weights { weights, members };
             return Err(Failure::usage(error));
         }
-        let by_hand = outlook("by hand", weights.clone(), &known, strip_bytes);
+        let by_hand = outlook("set manually", weights.clone(), &known, strip_bytes);
         let notes = vec![told(&by_hand, &all[0])];
         return Ok(Found { striping: Striping::Weighted(weights), notes });
     }
@@ -91,7 +91,7 @@ pub async fn find(
     })
 }
 
-/// The same, of devices that nobody has opened yet; those of other levels stay so.
+/// The same for devices that are not open yet; other levels do not open them.
 ///
 /// # Errors
 /// As those of [`find`], and where one cannot be opened.
@@ -117,7 +117,7 @@ fn told_speed(member: &Different) -> Option<String> {
     Some(format!("{} reads {speed:.0} MB/s", member.name))
 }
 
-/// What was chosen beside plain striping.
+/// The chosen striping compared with plain striping.
 fn told(chosen: &Outlook, plain: &Outlook) -> String {
     format!(
         "striped by weights {} ({}): {}; a plain stripe would have {}",
@@ -133,7 +133,7 @@ fn words(outlook: &Outlook) -> String {
     format!("{}{}", size(outlook.capacity_bytes), speed.unwrap_or_default())
 }
 
-/// Nothing, where members are of one size.
+/// None if all members have one size.
 fn lost_by_plain(all: &[Outlook]) -> Vec<String> {
     let [plain, capacity, ..] = all else { return Vec::new() };
     let (has, could) = (plain.capacity_bytes, capacity.capacity_bytes);

@@ -1,4 +1,4 @@
-//! Waiting for a long answer with a bar that shows how far it is.
+//! Waiting for a long command with a progress bar.
 
 use anyhow::{Result, anyhow};
 use headpond_api::answers::Status;
@@ -12,11 +12,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// What comes to its end sooner shows no bar.
+/// Shorter commands show no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
 const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
 
-/// Has a command carried out, and shows a bar until the answer is there.
+/// Executes a command, and shows a progress bar until it is answered.
 ///
 /// # Errors
 /// The daemon's.
@@ -29,7 +29,7 @@ where
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     std::thread::scope(|scope| {
         let (tell, answer) = channel();
-        // Nobody may want to know any more.
+        // The receiver may be gone.
         scope.spawn(move || drop(tell.send(client.call_with(operation, body))));
         loop {
             match answer.recv_timeout(LOOK_EVERY) {
@@ -38,7 +38,7 @@ where
                     return answer;
                 }
                 Err(RecvTimeoutError::Timeout) if bar.elapsed() > BAR_AFTER => {
-                    // A daemon that is about to end says nothing any more.
+                    // A daemon that is ending no longer answers.
                     if let Ok(status) = client.call(&operations::STATUS) {
                         show(&bar, &status);
                     }
@@ -52,8 +52,8 @@ where
     })
 }
 
-/// Waits with a bar until work beside the requests of one of these kinds is done that goes on by
-/// itself, and answers with the status then; `is_to_do` says whether any of it is left.
+/// Waits with a progress bar until background work of these kinds is done, and returns the status
+/// then; `is_to_do` reports whether any of it is left.
 ///
 /// # Errors
 /// The daemon's.
@@ -78,7 +78,7 @@ pub fn until_done(
     }
 }
 
-/// What a command waits for; what goes on by itself goes on beside everything.
+/// Jobs that belong to a command, not background work.
 fn show(bar: &ProgressBar, status: &Status) {
     let is_waited_for =
         |job: &&JobStatus| matches!(job.job, JobKind::Cleaning | JobKind::Scrubbing);

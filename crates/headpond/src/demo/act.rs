@@ -19,10 +19,10 @@ use std::time::Duration;
 const RUNS_PER_WORKLOAD: u64 = 8;
 const STEPS: u32 = 2 + 4 + 2 + 8 + 1 + 1;
 
-/// Plays the demo and ends with table and page.
+/// Runs the demo and prints table and page.
 ///
 /// # Errors
-/// What failed; everything made is removed all the same.
+/// What failed; all files are removed regardless.
 pub fn run(args: &DemoArgs) -> Result<Exit> {
     if args.cache.bytes() < 16 << 20 || args.seconds == 0 {
         return Err(Failure::usage("the demo needs a cache of at least 16M and at least 1 second"));
@@ -43,7 +43,7 @@ fn play(args: &DemoArgs, folder: &Path, load: &dyn Load) -> Result<DemoOutcome> 
         "creating RAID 60 of {DRIVES} x {DRIVE} ({GROUPS} groups of 8+2, strip 64K), cache ram:{}",
         args.cache
     );
-    eprintln!("the cache is memory, lost with the power: the demo forces it (--force)");
+    eprintln!("the cache is volatile memory: the demo uses --force");
     let mut machine = progress.step(&what, || Machine::create(folder, args.cache))?;
     progress.step("serving it over NBD on a Unix socket", || machine.serve())?;
     let size_bytes = machine.size_bytes()?;
@@ -169,9 +169,9 @@ fn tell(args: &DemoArgs, outcome: &DemoOutcome) -> Result<()> {
     Ok(())
 }
 
-/// Files that are thrown away need no disk, and a disk's own pace would mix with the models'.
+/// Temporary files need no disk, and a disk's own latency would mix with the models'.
 const MEMORY_FOLDER: &str = "/dev/shm";
-/// The region of the sequential writes with its parity, the random blocks, and room to spare.
+/// The region of the sequential writes with its parity, the random blocks, and spare space.
 const MEMORY_BYTES_MIN: u64 = 4 << 30;
 
 fn has_room_in_memory() -> bool {

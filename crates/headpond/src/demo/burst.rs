@@ -6,16 +6,16 @@ use anyhow::{Context, Result};
 use headpond_volume::CacheStatus;
 use std::time::{Duration, Instant};
 
-/// A burst ends here though the cache could take more: enough to measure.
+/// The maximum length of a burst: enough to measure.
 const BURST_SECONDS: u64 = 5;
 /// Share of the cache that a burst may fill, so that it never meets a full one.
 const BURST_SHARE: f64 = 0.5;
 const FILL_SECONDS_MAX: u64 = 45;
 
-/// Measures while the cache absorbs everything. The cache holds nothing dirty before.
+/// Measures while the cache absorbs everything. The cache has no dirty data before.
 ///
 /// # Errors
-/// What the load maker or the daemon says.
+/// As of the load generator or the daemon.
 pub fn burst(
     machine: &Machine,
     load: &dyn Load,
@@ -66,7 +66,7 @@ pub fn offline_cleaning(
     Ok(blocks / begun.elapsed().as_secs_f64())
 }
 
-/// Fills with nothing cleaning, so that the cache is full however fast the array is.
+/// Fills without cleaning, so that the cache is full regardless of the array.
 fn fill(machine: &Machine, load: &dyn Load, workload: &Workload, target: &Target) -> Result<()> {
     let cache = machine.status()?.cache.context("the volume has no cache")?;
     let cleaning = cache.settings.cleaning.policy;

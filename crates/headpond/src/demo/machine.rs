@@ -29,7 +29,7 @@ impl Machine {
     /// Creates the volume in `folder`, cache in pass-through.
     ///
     /// # Errors
-    /// What `headpond create` says.
+    /// As of `headpond create`.
     pub fn create(folder: &Path, cache: Size) -> Result<Self> {
         let program = std::env::current_exe().context("where is this program?")?;
         let machine = Self { folder: folder.to_owned(), program, daemon: None };

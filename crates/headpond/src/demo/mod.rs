@@ -24,8 +24,8 @@ use clap::Args;
 use headpond_volume::Size;
 use std::path::PathBuf;
 
-/// Show what a cache does for an array, with nothing prepared: 40 modelled drives, real everything
-/// else.
+/// Show what a cache does for an array, without preparation: 40 modelled drives, everything else
+/// real.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond try\n  headpond try --seconds 30 --cache 128M --keep\n\n\
@@ -42,17 +42,16 @@ pub struct DemoArgs {
     /// The page with table and chart.
     #[arg(long, default_value = "headpond-try.html", value_name = "FILE")]
     pub report: PathBuf,
-    /// Where the sparse files go; without it /dev/shm, or the temporary folder if that is too
-    /// small.
+    /// Folder of the sparse files; default: /dev/shm, or the temporary folder if that is too small.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// Do not look for fio: make the load with Headpond's own NBD client.
+    /// Generate the load with Headpond's own NBD client instead of fio.
     #[arg(long)]
     pub own_load: bool,
     /// Keep the volume's files.
     #[arg(long)]
     pub keep: bool,
-    /// Print the results as JSON, too.
+    /// Also print the results as JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! What the demo found out, as numbers and as a table.
+//! The results of the demo, as numbers and as a table.
 
 use super::load::{Measured, Workload};
 use headpond_report::{Grid, Tone};
@@ -28,7 +28,7 @@ pub struct Row {
     pub burst: Measured,
     /// With the cache full of dirty data, or as full as this workload can make it.
     pub sustained: Measured,
-    /// Share of what may be dirty, when the sustained run began.
+    /// Dirty ratio when the sustained run began.
     pub sustained_dirty_ratio: f64,
 }
 
@@ -65,7 +65,7 @@ impl DemoOutcome {
         }
     }
 
-    /// How honest the sustained column is: what the array itself can take.
+    /// The sustained column against the rate of the array itself.
     pub fn footnotes(&self) -> Vec<String> {
         let mut notes = vec![format!(
             "sustained: with the cache full of dirty data ({} at the start of each run)",
@@ -83,7 +83,7 @@ impl DemoOutcome {
     fn offline_note(&self) -> Option<String> {
         let offline = self.offline_cleaning_iops;
         if offline == 0.0 {
-            return Some("with what was applied nothing is dirty that could be cleaned".to_owned());
+            return Some("with the applied settings there is no dirty data to clean".to_owned());
         }
         let share = self.rows.first()?.sustained.iops() / offline * 100.0;
         Some(format!(

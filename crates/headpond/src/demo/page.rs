@@ -1,4 +1,4 @@
-//! The demo's page: table and chart in one file that needs nothing else.
+//! The demo's page: table and chart in one self-contained file.
 
 use super::machine::{DRIVE, DRIVES, GROUPS};
 use super::outcome::{DemoOutcome, Row};

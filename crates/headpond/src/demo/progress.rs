@@ -1,4 +1,4 @@
-//! What the user sees while the demo works.
+//! Progress of the demo.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ impl Progress {
         Self { begun: Instant::now(), step: 0, steps }
     }
 
-    /// Does one step and shows that it is going on.
+    /// Runs one step and shows its progress.
     pub fn step<T>(&mut self, what: &str, act: impl FnOnce() -> T) -> T {
         self.step += 1;
         let seconds = self.begun.elapsed().as_secs();

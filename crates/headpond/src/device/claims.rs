@@ -1,7 +1,7 @@
-//! Volumes of this machine that name a device which somebody else is about to overwrite.
+//! Volumes of this machine that use a device which is about to be overwritten.
 //!
-//! What is on the device says whose it is; the descriptions say by which name, whether it is being
-//! served, and what would be lost.
+//! The device records its owner; the descriptions have its name, whether the volume is served, and
+//! what would be lost.
 
 use super::{Consent, DeviceSpec};
 use anyhow::Result;
@@ -19,9 +19,9 @@ pub struct Claim {
     part: Part,
 }
 
-/// What the device is to the volume.
+/// The use of the device by the volume.
 enum Part {
-    /// So many bytes on it are nowhere else, where that is known.
+    /// Bytes of dirty data on it, if known.
     Cache {
         dirty_bytes: Option<u64>,
     },
@@ -33,17 +33,16 @@ impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, volume, part } = self;
         match part {
-            Part::Cache { dirty_bytes: Some(0) } => write!(
-                f,
-                "{device} is the cache of volume {volume}, with nothing that its array lacks"
-            ),
+            Part::Cache { dirty_bytes: Some(0) } => {
+                write!(f, "{device} is the cache of volume {volume}, without dirty data")
+            }
             Part::Cache { dirty_bytes: Some(bytes) } => write!(
                 f,
-                "{device} is the cache of volume {volume}, with {bytes} bytes that its array lacks"
+                "{device} is the cache of volume {volume}, with {bytes} bytes of dirty data"
             ),
             Part::Cache { dirty_bytes: None } => write!(
                 f,
-                "{device} is the cache of volume {volume}, and may hold what its array lacks: no \
+                "{device} is the cache of volume {volume}, and may hold dirty data: no \
                  daemon has stopped that volume"
             ),
             Part::Member => {
@@ -54,11 +53,11 @@ impl fmt::Display for Claim {
     }
 }
 
-/// Sees to it that nobody's devices are overwritten unseen: a volume that is served keeps them, and
-/// of others it is said what they lose.
+/// Checks that no volume's devices are overwritten silently: those of a served volume are refused,
+/// and for others the loss is reported.
 ///
 /// # Errors
-/// A refusal, where it is not forced.
+/// A refusal, unless it is forced.
 pub fn check(
     places: &Places,
     devices: &[DeviceSpec],
@@ -70,11 +69,11 @@ pub fn check(
         let volume = &claim.volume;
         if Client::of(places, volume)?.is_served() {
             return Err(Failure::refused(format!(
-                "{claim}, and {volume} is being served: take another device"
+                "{claim}, and {volume} is being served: use another device"
             )));
         }
         match consent {
-            Consent::Forced => eprintln!("headpond: note: {claim}: that is overwritten"),
+            Consent::Forced => eprintln!("headpond: note: {claim}: it is overwritten"),
             Consent::Never | Consent::Careful => {
                 return Err(Failure::refused(format!(
                     "{claim}: use another device, or overwrite it with --force"
@@ -85,18 +84,18 @@ pub fn check(
     Ok(claims)
 }
 
-/// Says what has been lost.
+/// Reports what was lost.
 pub fn tell_lost(claims: &[Claim]) {
     for Claim { device, volume, part } in claims {
         let lost = match part {
             Part::Cache { dirty_bytes: Some(0) } => {
-                format!("nothing of {volume} is lost: its array has all of it")
+                format!("no data of {volume} is lost: all of it is on its array")
             }
             Part::Cache { dirty_bytes: Some(bytes) } => {
-                format!("{bytes} bytes of {volume} are lost, which only its cache had")
+                format!("{bytes} bytes of dirty data of {volume} are lost")
             }
             Part::Cache { dirty_bytes: None } => {
-                format!("what only the cache of {volume} had is lost")
+                format!("the dirty data of {volume} is lost")
             }
             Part::Member => format!("{volume} has lost a member"),
             Part::Journal => format!("{volume} has lost its stripe journal"),
@@ -107,7 +106,7 @@ pub fn tell_lost(claims: &[Claim]) {
 
 fn find(places: &Places, devices: &[DeviceSpec], own: &str) -> Vec<Claim> {
     let others = places.names().into_iter().filter(|name| name != own);
-    // One that cannot be read names nothing.
+    // An unreadable description names no device.
     let others: Vec<(String, Description)> =
         others.filter_map(|name| Some((name.clone(), places.load(&name).ok()?))).collect();
     let mut claims = Vec::new();

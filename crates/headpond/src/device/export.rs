@@ -1,4 +1,4 @@
-//! NBD exports as devices of a command, and what lies on them.
+//! NBD exports as devices of a command, and their contents.
 
 use anyhow::{Context, Result};
 use headpond_api::outcome::Failure;
@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// What holds signatures of file systems, partitions and arrays lies this near to an end.
+/// Signatures of file systems, partitions and arrays are this near to either end.
 const END_BYTES: u64 = 1 << 20;
-/// The port that is meant where none is said.
+/// The default port.
 const PORT: u16 = 10_809;
 
 /// An export by its address: `nbd+unix:///NAME?socket=PATH` or `nbd://HOST[:PORT]/NAME`.
@@ -36,7 +36,7 @@ impl Export {
     /// Connects to the server.
     ///
     /// # Errors
-    /// Where it cannot be reached, or has no such export.
+    /// If it cannot be reached, or has no such export.
     pub async fn connect(&self, ring: &Ring, runtime: &Runtime) -> Result<Rc<NbdDevice>> {
         let stream = self.server.connect(ring).await.with_context(|| self.to_string())?;
         let device = NbdDevice::connect(runtime, ring.pool(), stream, &self.name).await;
@@ -48,7 +48,7 @@ impl Export {
         self.server == other.server
     }
 
-    /// Server and export in a few letters.
+    /// A short name of server and export.
     pub fn label(&self) -> String {
         let server = match &self.server {
             Server::Unix(path) => path.file_name().unwrap_or_default().to_string_lossy(),
@@ -57,7 +57,7 @@ impl Export {
         format!("{server}-{}", self.name)
     }
 
-    /// What somebody may need on it, as on a device: file systems, partitions, members of arrays.
+    /// Contents worth protecting, as on a device: file systems, partitions, members of arrays.
     ///
     /// # Errors
     /// Where it cannot be reached or read.
@@ -66,7 +66,7 @@ impl Export {
             let device = self.connect(&ring, &runtime).await?;
             anyhow::Ok((device.geometry().size_bytes, ends(&*device).await?))
         })??;
-        // A file that looks the same from both ends is looked at like any other device.
+        // A file with the same two ends is checked like any other device.
         let mut image = tempfile::NamedTempFile::new()?;
         image.as_file().set_len(size)?;
         image.write_all(&head)?;
@@ -106,7 +106,7 @@ impl FromStr for Export {
         }
         let Some(rest) = uri.strip_prefix("nbd://") else {
             return Err(Failure::usage(format!(
-                "{uri} is no NBD address: write nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH"
+                "{uri} is not an NBD address: write nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH"
             )));
         };
         let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
@@ -158,6 +158,6 @@ mod tests {
         }
         let error = |uri: &str| uri.parse::<Export>().unwrap_err().to_string();
         assert!(error("nbd+unix:///v").contains("names no socket"));
-        assert!(error("http://h").contains("no NBD address"));
+        assert!(error("http://h").contains("not an NBD address"));
     }
 }

@@ -1,4 +1,4 @@
-//! Devices of commands: those of a daemon, exports of servers, and who else names them.
+//! Devices of commands: those of a daemon, exports of servers, and which volumes use them.
 
 pub mod claims;
 mod export;

@@ -1,11 +1,11 @@
-//! How fast a device is read, by reading from it for a moment. Nothing is written.
+//! The read rate of a device, measured by reading it briefly. Nothing is written.
 
 use headpond_block::{BlockDevice, Buffer, DeviceError, Request, Runtime};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Long enough for what a drive has read ahead to be used up.
+/// Long enough to use up a drive's readahead.
 const TIME: Duration = Duration::from_millis(500);
 const REQUEST_BYTES: u64 = 1 << 20;
 const IN_FLIGHT: usize = 8;

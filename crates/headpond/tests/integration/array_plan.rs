@@ -18,7 +18,7 @@ fn an_array_is_planned_by_formulas() {
     assert!(line("sequential write MB/s ").ends_with(" 2,680"), "{text}");
     assert!(line("capacity").ends_with("127 TiB"), "{text}");
     assert!(line("rebuild, idle").ends_with(" 19.5 h"), "{text}");
-    assert!(line("rebuild, at the floor beside clients").ends_with(" 370.9 h"), "{text}");
+    assert!(line("rebuild, at the minimum rate under client load").ends_with(" 370.9 h"), "{text}");
     assert!(line("from a failure to full redundancy, idle").ends_with(" 43.5 h (formula)"));
     let json = user.json(&[&TWELVE[..], &["--strip", "128K", "--depth", "1,8", "--json"]].concat());
     let array = &json["arrays"][0];
@@ -138,7 +138,7 @@ fn a_cache_makes_what_it_holds_fast_and_says_how_much_that_is() {
     let all = reads(&["--cache-size", "100G", "--working-set", "50G"]);
     assert!(all[0] == 1.0 && all[1] > 5000.0, "{all:?}");
     let text = user.ok(&cached);
-    assert!(text.contains("80 % of the random requests are for what it holds"), "{text}");
+    assert!(text.contains("hit ratio of random requests 80 %"), "{text}");
     for (more, says) in [
         (&["--cache-size", "30T"][..], "fast.toml has 64M to"),
         (&["--cache-size", "1M"], "fast.toml has 64M to"),
@@ -179,7 +179,7 @@ fn the_published_expectations_are_printed_beside_the_formulas() {
     };
     let user = User::new();
     let text = user.ok(&["array", "plan", "--reference", folder.to_str().unwrap()]);
-    assert!(text.contains("36 of 36 cells are what the formulas say"), "{text}");
+    assert!(text.contains("36 of 36 cells match the formulas"), "{text}");
     let missing = user.run(&["array", "plan", "--reference", "/nowhere"]);
     assert_eq!(missing.code, 1);
     assert!(missing.err.contains("/nowhere/hdd_raid_expected.csv"), "{}", missing.err);
@@ -236,7 +236,7 @@ mod conclusions {
             13,
             "{text}"
         );
-        assert!(text.contains("a rebuild beside random writes, depth 8"), "{text}");
+        assert!(text.contains("rebuild under random writes, depth 8"), "{text}");
         let json = user.json(&[&args[..], &["--json"]].concat());
         let array = &json["arrays"][0];
         for speed in ["random_read_iops", "random_write_iops"] {

@@ -33,7 +33,7 @@ fn an_imported_file_says_the_same_as_its_source() {
     assert_eq!(after[2]["occupancy_percent"], 50);
     assert_eq!(after[3]["priority"], "pinned");
     let table = user.ok(&["class", "check", &own]);
-    assert!(table.contains("request_size:le:128000&done") && table.contains("past the cache"));
+    assert!(table.contains("request_size:le:128000&done") && table.contains("bypass"));
     let again = user.run(&["class", "import", &source, "-o", &own]);
     assert_eq!(again.code, 4, "an existing file is kept: {}", again.err);
 }
@@ -122,7 +122,7 @@ fn one_rule_needs_no_file() {
     let trace = put(&user, "trace.log", log);
     let answer = user.json(&["class", "test", past, &trace, "--json"]);
     assert_eq!(answer["classes"][1]["taken"]["read_bytes"], 131_072, "{answer}");
-    assert!(user.ok(&["class", "check", past]).contains("past the cache"));
+    assert!(user.ok(&["class", "check", past]).contains("bypass"));
 
     let devices = ["cache", "0", "1"].map(|name| user.file(&format!("{name}.img"), 64 << 20));
     let [cache, first, second] = &devices;

@@ -83,7 +83,7 @@ fn members_that_are_said_to_be_zeros_are_looked_at_and_assumed_ones_come_with_a_
     assert!(refused.code == 4 && refused.err.contains(&told), "{}", refused.err);
     assert_eq!(user.run(&create(&["--zeroed", "--assume-clean"])).code, 2);
     let warned = user.ok(&create(&["--assume-clean"]));
-    assert!(warned.contains("nobody has computed its parity"), "{warned}");
+    assert!(warned.contains("its parity or copies are not verified"), "{warned}");
     let daemon = user.serve("hv0");
     let array = user.array("hv0");
     assert_eq!((array.parity_initialised, array.initialising), (true, None));

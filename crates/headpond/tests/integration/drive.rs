@@ -49,14 +49,14 @@ fn every_disk_is_switched_off_and_restored(steps: &Steps) {
         steps.said(&at("off"), 0, &off);
         steps.said(&at("off"), 0, "flushed");
         assert_eq!(own_cache(&steps.json(&at("shown-off"))), "off", "{disk}");
-        steps.said(&at("off-again"), 0, "it was so already");
+        steps.said(&at("off-again"), 0, "unchanged");
         steps.said(&at("restore"), 0, "was off, is on");
         assert_eq!(own_cache(&steps.json(&at("shown-restored"))), "on", "{disk}");
         steps.said(&at("believed-restored"), 0, "write back");
-        steps.said(&at("restore-again"), 1, "nothing is known");
+        steps.said(&at("restore-again"), 1, "is unknown");
         steps.said(&at("persistent"), 1, "the write cache was not switched");
         // What was refused has left nothing behind that could be brought back.
-        steps.said(&at("forgotten"), 1, "nothing is known");
+        steps.said(&at("forgotten"), 1, "is unknown");
     }
 }
 

@@ -364,7 +364,7 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     assert_eq!(told.code, 3, "who only looks at the exit code is told too");
     let text = told.out;
     for part in
-        ["alert     start_refused: ", "at risk: dirty data in that cache", "action: reconnect"]
+        ["alert     start_refused: ", "at risk: what only that cache holds", "action: bring"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -389,17 +389,17 @@ fn status_of_a_stopped_volume_says_what_only_its_cache_holds() {
     args.extend(["--set", "cleaning=nop"].map(Into::into));
     user.ok(&args);
     assert_eq!(cache_of(&user).dirty_bytes, Some(0));
-    assert!(user.ok(&["status", "v"]).contains("nothing dirty: the array has everything"));
+    assert!(user.ok(&["status", "v"]).contains("no dirty data"));
     let daemon = user.serve("v");
     qemu_io(&user, &program, "write -P 0x11 0 1M");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     assert_eq!(cache_of(&user).dirty_bytes, Some(MIB));
     let text = user.ok(&["status", "v"]);
-    assert!(text.contains("warning   the cache holds 1 MiB that the array lacks"), "{text}");
+    assert!(text.contains("warning   the cache holds 1 MiB of dirty data"), "{text}");
     user.serve("v").kill();
-    assert_eq!(cache_of(&user).dirty_bytes, None, "nobody has stopped it");
-    assert!(user.ok(&["status", "v"]).contains("may hold what the array lacks"));
+    assert_eq!(cache_of(&user).dirty_bytes, None, "an unclean shutdown");
+    assert!(user.ok(&["status", "v"]).contains("may hold dirty data"));
     let daemon = user.serve("v");
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);

@@ -130,7 +130,7 @@ fn a_trial_whose_watch_was_killed_is_taken_back_by_the_next_one() {
     assert!(untold.code == 0 && untold.err.contains("was on trial"), "{}", untold.err);
     assert_eq!(mode(&user), Mode::WriteAround, "nothing is set without leave");
     let told = user.ok(&[&watch[..], &["--apply"]].concat());
-    assert!(told.contains("the watch before this one was killed"), "{told}");
+    assert!(told.contains("the previous watch was killed"), "{told}");
     assert_eq!(mode(&user), Mode::WriteThrough);
     assert_eq!(user.ok(&[&watch[..], &["--apply"]].concat()), "");
     user.ok(&["stop", "v"]);
@@ -157,7 +157,7 @@ fn what_cannot_be_watched_is_refused() {
     let user = User::new();
     let daemon = served(&user);
     let refused = user.run(&["advise", "--live", "v", "--apply", "--goal", "endurance"]);
-    assert!(refused.code == 2 && refused.err.contains("cannot be seen in a trial"));
+    assert!(refused.code == 2 && refused.err.contains("cannot be measured in a trial"));
     std::thread::scope(|scope| {
         let first = scope.spawn(|| user.run(&["advise", "--live", "v", "--looks", "1"]));
         std::thread::sleep(std::time::Duration::from_millis(1500));
@@ -181,7 +181,7 @@ fn a_volume_that_is_not_served_or_not_there_is_named() {
     let refused = user.run(&["advise", "--live", "v"]);
     assert!(refused.code == 1 && refused.err.contains("headpond serve v"), "{}", refused.err);
     let told = user.ok(&["advise", "--journal", "v"]);
-    assert!(told.contains("nothing was advised on v yet"), "{told}");
+    assert!(told.contains("no advice on v yet"), "{told}");
     let usage = user.run(&["advise", "--live", "v", "trace.hptrace"]);
     assert_eq!(usage.code, 2, "{}", usage.err);
     assert_eq!(user.run(&["advise", "--apply", "trace.hptrace"]).code, 2);

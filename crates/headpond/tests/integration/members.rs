@@ -77,7 +77,7 @@ fn a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there
     story.each_mib("write");
     let (new, old) = (story.blank("new"), story.device("1"));
     let done = user.ok(&["array", "replace", "v", &old, "--with", &new, "--wait"]);
-    assert!(done.contains("1.img is replaced, and free"), "{done}");
+    assert!(done.contains("1.img is replaced and free"), "{done}");
     assert_eq!(story.array().state, ArrayState::Healthy);
     assert_eq!(story.listed(), [story.device("0"), story.device("2"), new.clone()]);
     let spare = story.blank("spare");
@@ -101,7 +101,7 @@ fn a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there
     story.each_mib("read");
     assert_eq!(user.run(&["status", "v"]).code, 3, "it is degraded");
     let scrubbed = user.run(&["array", "scrub", "v", "--wait"]);
-    assert!(scrubbed.out.contains("stripes looked at: 0 strips rewritten"), "{}", scrubbed.out);
+    assert!(scrubbed.out.contains("stripes scrubbed: 0 strips rewritten"), "{}", scrubbed.out);
     story.end(daemon);
     let other = user.run(&["create", "w", "--raid", "1", &old, &story.device("more")]);
     assert_eq!(other.code, 0, "both are free: {}", other.err);
@@ -124,7 +124,7 @@ fn a_member_that_was_away_is_given_what_it_lacks_also_after_a_stop() {
     story.end(daemon);
     let daemon = user.serve("v");
     let done = user.ok(&["array", "re-add", "v", &away, "--wait"]);
-    assert!(done.contains("1.img is in use again"), "{done}");
+    assert!(done.contains("1.img is re-added and in sync"), "{done}");
     assert_eq!(story.array().state, ArrayState::Healthy);
     assert_eq!(story.listed(), [story.device("0"), story.device("1"), story.device("2")]);
     let again = user.run(&["array", "re-add", "v", &away]);
@@ -152,8 +152,8 @@ fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     user.ok(&["array", "replace", "v", &story.device("1"), "--with", &new]);
     user.ok(&["array", "pause", "v"]);
     let told = user.run(&["status", "v"]).out;
-    assert!(told.contains("paused: `headpond array resume v` resumes it"), "{told}");
-    assert!(!told.contains("s left"), "nobody knows how long it rests: {told}");
+    assert!(told.contains("paused: `headpond array resume v`"), "{told}");
+    assert!(!told.contains("s left"), "a pause has no end: {told}");
     let filling = story.array().members[1].filling.clone();
     assert_eq!(filling.map(|it| it.device), Some(new.clone()));
     daemon.kill();
@@ -230,7 +230,7 @@ fn who_may_not_leave_and_who_was_here_before_is_refused_by_name() {
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
     let lost = refused(&["array", "fail", "v", &b]);
-    assert!(lost.contains("is failed or missing") && lost.contains("re-add v"), "{lost}");
+    assert!(lost.contains("re-add v"), "{lost}");
     let needed = refused(&["array", "fail", "v", &c]);
     assert!(needed.contains(&format!("array `v` needs {c}")), "{needed}");
     assert!(needed.contains("array add-spare"), "{needed}");

@@ -98,7 +98,7 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     qemu_io(&user, &program, "write -P 0x11 0 1M");
     let c = user.file("c.img", 64 * MIB);
     let done = user.ok(&["array", "replace", "v", &a, "--with", &c, "--cache", "--wait"]);
-    assert!(done.contains("is replaced, and free"), "{done}");
+    assert!(done.contains("is replaced and free"), "{done}");
     assert_eq!(listed(&user), [b.clone(), c.clone()]);
     user.ok(&["array", "fail", "v", &b, "--cache"]);
     qemu_io(&user, &program, "write -P 0x22 512k 1M");
@@ -106,12 +106,12 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     user.ok(&["array", "fail", "v", &c, "--cache"]);
     qemu_io(&user, &program, "read -P 0x22 512k 1M");
     qemu_io(&user, &program, "read -P 0x11 0 512k");
-    for refused in ["scrub", "grow", "pace"] {
+    for refused in ["scrub", "grow", "rate"] {
         let mut args = vec!["array", refused, "v", "--cache"];
         args.extend((refused == "grow").then_some(a.as_str()));
         let refused = user.run(&args);
         assert_eq!(refused.code, 4, "{}", refused.err);
-        assert!(refused.err.contains("not of a cache"), "{}", refused.err);
+        assert!(refused.err.contains("not possible with --cache"), "{}", refused.err);
     }
     user.ok(&["cache", "detach", "v", "--flush"]);
     qemu_io(&user, &program, "read -P 0x22 512k 1M");

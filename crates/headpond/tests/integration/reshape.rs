@@ -63,7 +63,7 @@ fn an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volum
     assert_eq!(refused.code, 4, "{}", refused.err);
     assert!(refused.err.contains("has the hot spare"), "{}", refused.err);
     let told = user.ok(&["array", "grow", "v", &spare, &new]);
-    assert!(told.contains("growing from 3 members"), "{told}");
+    assert!(told.contains("reshape from 3 members"), "{told}");
     let refused = user.run(&["array", "scrub", "v"]);
     assert_eq!(refused.code, 0, "it waits: {}", refused.err);
     each_mib(&user, &qemu_io, "read");

@@ -92,7 +92,7 @@ fn statistics_are_those_of_casadm_and_what_it_lacks() {
         "Occupancy",
         "p99.9",
         "one request of 32",
-        "bytes written for",
+        "bytes written per byte inserted",
         " the map, ",
         " checksums",
     ] {

@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Where events are kept, and told as they come.
+/// Stores events, and prints them as they occur.
 pub struct Journal {
     path: PathBuf,
     file: File,
@@ -37,7 +37,7 @@ impl Journal {
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Ok(None);
             }
-            // The power may have gone in the middle of a line.
+            // The last line may be incomplete after a power cut.
             if std::fs::read(&path)?.last().is_some_and(|last| *last != b'\n') {
                 file.write_all(b"\n")?;
             }
@@ -47,13 +47,14 @@ impl Journal {
         let file = file.ok_or_else(|| {
             let path = path.display();
             Failure::refused(format!(
-                "another `headpond advise --live` watches this volume, and writes {path}: end it first"
+                "another `headpond advise --live` watches this volume and writes {path}: stop it \
+                 first"
             ))
         })?;
         Ok(Self { path, file, as_json })
     }
 
-    /// Keeps an event, and tells it.
+    /// Stores and prints an event.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -70,7 +71,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What was set last, where nobody has said since whether it stays, and the way back from it.
+    /// The last settings on trial without a verdict, and how to roll them back.
     ///
     /// # Errors
     /// Where the journal cannot be read.
@@ -99,7 +100,7 @@ pub fn show(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     if entries.is_empty() {
-        println!("nothing was advised on {name} yet: `headpond advise --live {name}` does");
+        println!("no advice on {name} yet: run `headpond advise --live {name}`");
     }
     entries.iter().for_each(|entry| println!("{}", told(entry)));
     Ok(Exit::Ok)
@@ -109,7 +110,7 @@ fn told(entry: &Entry) -> String {
     format!("{}  {}", entry.time, entry.event)
 }
 
-/// All entries; a line that was being written when the power went is none.
+/// All entries, without an incomplete last line.
 fn read(path: &Path) -> Result<Vec<Entry>> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

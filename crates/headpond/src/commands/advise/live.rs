@@ -1,11 +1,11 @@
-//! `headpond advise --live`: a watch of a served volume.
+//! `headpond advise --live`: watches a served volume.
 //!
-//! 1. Now and then the daemon notes what passes, for a moment ([`LiveVolume::look`]).
-//! 2. The watch (`headpond_advise::live`) says what follows from it.
-//! 3. What it does is in the volume's journal before it is done.
+//! 1. The daemon records a short sample periodically ([`LiveVolume::look`]).
+//! 2. The watch (`headpond_advise::live`) decides.
+//! 3. Each action is in the volume's journal before it is taken.
 //!
-//! **Invariants**: the search runs in this process, with the least claim on the processors; the
-//! daemon only notes requests and sets what it is told.
+//! **Invariants**: the search runs in this process at the lowest CPU priority; the daemon only
+//! records requests and applies settings.
 
 use super::journal::Journal;
 use super::machine::served;
@@ -32,20 +32,20 @@ use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a look is limited by. Twenty thousand requests a minute are less than a hundredth of what a
-/// busy volume serves, and ten seconds a sixth of the minute of one that is not.
+/// Limits of a sample. Twenty thousand requests a minute are less than 1 % of a busy volume's, and
+/// ten seconds a sixth of the minute of an idle one.
 const REQUESTS_MAX: u64 = 20_000;
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// The search is to take nothing from who serves.
+/// The search must not compete with the daemon.
 const NICENESS: i32 = 19;
 
-/// Watches until it is interrupted, or for so many looks.
+/// Watches until it is interrupted, or for a number of samples.
 ///
 /// # Errors
 /// Where the volume is not served any more, or the journal cannot be written.
 pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
-    // Without, it only competes with who serves.
+    // Without it, the search only competes with the daemon.
     let _ = rustix::process::nice(NICENESS);
     let client = Client::of(places, name)?;
     check(name, args, &client.call(&operations::STATUS)?)?;
@@ -66,7 +66,7 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
             }
             let look = volume.look()?;
             watch.next(look, &mut volume)?;
-            // Whoever interrupts a search waits for its end.
+            // An interrupt takes effect at the end of the search.
             let is_last = args.live.looks == Some(taken);
             let pause = Duration::from_secs(if is_last { 0 } else { args.live.every });
             if crate::telling::is_unheard() || runtime.block_on(ends.come_within(pause)) {
@@ -76,23 +76,23 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
         Ok(())
     };
     let went_on = go_on();
-    // Whatever ended it, nothing is left on trial, if that can be helped.
+    // At the end nothing is left on trial, if possible.
     let ended = watch.end(&mut volume);
     went_on.and(ended)?;
     Ok(Exit::Ok)
 }
 
-/// What a watch is for must be there.
+/// A watch needs a cache, and a measurable goal to apply settings.
 fn check(name: &str, args: &AdviseArgs, status: &Status) -> Result<()> {
     if status.cache.is_none() {
         return Err(Failure::usage(format!(
-            "{name} has no cache whose settings could be advised on: `headpond trace record {name}` and \
+            "{name} has no cache to advise on: `headpond trace record {name}` and \
              `headpond advise TRACE --volume {name}` say what one would do"
         )));
     }
     if args.live.apply && matches!(args.goal, Goal::Safety | Goal::Endurance) {
         return Err(Failure::usage(format!(
-            "what --goal {} is about cannot be seen in a trial: without --apply it is advised on, and \
+            "--goal {} cannot be measured in a trial: without --apply there is advice, and \
              throughput, mean and p99 can be applied",
             args.goal
         )));
@@ -100,7 +100,7 @@ fn check(name: &str, args: &AdviseArgs, status: &Status) -> Result<()> {
     Ok(())
 }
 
-/// The signals that end a watch.
+/// Signals that end a watch.
 struct Ends([Signal; 3]);
 
 impl Ends {
@@ -133,7 +133,7 @@ struct LiveVolume<'a> {
 }
 
 impl LiveVolume<'_> {
-    /// What passes right now.
+    /// The present requests.
     fn look(&self) -> Result<Look> {
         let output = std::path::absolute(self.places.look(self.name))?;
         match std::fs::remove_file(&output) {
@@ -165,17 +165,17 @@ impl LiveVolume<'_> {
         Ok(situation)
     }
 
-    /// A watch that was killed has left settings that nobody has judged.
+    /// A killed watch left settings without a verdict.
     fn take_back_what_was_left(&mut self) -> Result<()> {
         let Some((settings, back)) = self.journal.left_on_trial()? else { return Ok(()) };
         if !self.args.live.apply {
             eprintln!(
-                "headpond: note: a watch was killed while {} was on trial: with --apply it is taken back",
+                "headpond: note: a watch was killed while {} was on trial: --apply rolls it back",
                 shell_words(&settings)
             );
             return Ok(());
         }
-        let why = "the watch before this one was killed before it was judged".to_owned();
+        let why = "the previous watch was killed before its verdict".to_owned();
         self.note(Event::RollingBack { why, settings: back.clone() })?;
         self.take_back(&settings, &back)?;
         self.note(Event::RolledBack { settings: back })
@@ -263,7 +263,7 @@ fn with(stack: &Stack, settings: &[String]) -> Result<Stack> {
     Ok(stack)
 }
 
-/// What is set now of everything that these settings change.
+/// The present values of these settings.
 fn way_back(now: &Description, settings: &[String]) -> Result<Vec<String>> {
     let changes = parsed(settings)?;
     let of = SettingChange::by_owner(&changes);
@@ -276,14 +276,14 @@ fn way_back(now: &Description, settings: &[String]) -> Result<Vec<String>> {
     Ok(back)
 }
 
-/// Of a way back, what is still as the trial has set it: the rest somebody else has set since.
+/// Of a rollback, the settings that are still those of the trial: others were changed since.
 fn still_set(now: &Description, settings: &[String], back: &[String]) -> Result<Vec<String>> {
     let key = |change: &str| change.split('=').next().unwrap_or_default().to_owned();
     let others: Vec<String> = way_back(now, settings)?.iter().map(|it| key(it)).collect();
     Ok(back.iter().filter(|change| !others.contains(&key(change))).cloned().collect())
 }
 
-/// What on the volume is under way that will be over, and says nothing of its settings.
+/// A temporary state of the volume that makes a comparison meaningless.
 fn unsettled(status: &Status) -> Option<&'static str> {
     let cache = status.live_cache();
     let is = |state: fn(&CacheStatus) -> bool| cache.is_some_and(state);
@@ -294,10 +294,10 @@ fn unsettled(status: &Status) -> Option<&'static str> {
     match () {
         () if is(|cache| cache.failed) => Some("the cache has failed"),
         () if is(|cache| cache.in_fallback) => {
-            Some("the cache device errs, and is in pass-through")
+            Some("the cache device reports errors and is in pass-through")
         }
-        () if is(|cache| cache.draining) => Some("what is dirty is on its way to the array"),
-        () if status.cores.iter().any(is_at_work) => Some("there is work on the array"),
+        () if is(|cache| cache.draining) => Some("dirty data is being cleaned"),
+        () if status.cores.iter().any(is_at_work) => Some("background work runs on the array"),
         () => None,
     }
 }

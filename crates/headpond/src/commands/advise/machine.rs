@@ -1,4 +1,4 @@
-//! The machine that advice is for: one that is described, or a volume that is served.
+//! The machine that advice is for: a described one, or a served volume.
 
 use crate::args::AdviseArgs;
 use crate::commands::class::read_named_file;
@@ -14,7 +14,7 @@ use headpond_volume::{Description, Size};
 use headpond_whatif::{Condition, CoreStack, Stack};
 use std::path::Path;
 
-/// Assumed where nobody says.
+/// Assumed if unknown.
 const DISK: &str = "hdd-7k2-4t";
 const FLASH: &str = "ssd-dc-960g";
 const CACHE: &str = "nvme-dc-2t";
@@ -23,7 +23,7 @@ const CACHE_BYTES: u64 = 64 << 30;
 const STRIP: Size = Size(64 << 10);
 const IODEPTH: u32 = 16;
 
-/// What a user says of the devices of a volume that is there.
+/// What the user specifies about the devices of an existing volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Named<'a> {
     /// The model of the members.
@@ -32,13 +32,13 @@ pub(super) struct Named<'a> {
     pub cache_drive: Option<&'a str>,
 }
 
-/// A machine in a file.
+/// A machine described in a file.
 pub(super) fn stacked(path: &Path) -> Result<Situation> {
     let stack = read_stack(path)?;
     let message = || Failure {
         exit: Exit::Usage,
         message: format!(
-            "{} has no [cache]: say which cache there is or could be bought",
+            "{} has no [cache]: describe the present or planned cache",
             path.display()
         ),
     };
@@ -47,16 +47,16 @@ pub(super) fn stacked(path: &Path) -> Result<Situation> {
     Ok(Situation { cache_is_lost_on_power: is_memory, ..situation(stack) })
 }
 
-/// What the user said of the devices. What was not said is assumed, and said.
+/// The devices as the user specified them; the rest is assumed, and reported.
 pub(super) fn described(args: &AdviseArgs) -> Result<Situation> {
     let mut assumptions = Vec::new();
     if args.raid.is_none() {
         assumptions
-            .push("the array is assumed: --raid, --members and --drive say what it is".into());
+            .push("the array is assumed: specify it with --raid, --members and --drive".into());
     }
     if args.cache_size.is_none() {
         assumptions
-            .push("the cache is assumed: --cache-size and --cache-drive say what it is".into());
+            .push("the cache is assumed: specify it with --cache-size and --cache-drive".into());
     }
     let raid = args.raid.unwrap_or(Level::Raid6);
     let members = args.members.unwrap_or(MEMBERS);
@@ -91,7 +91,7 @@ pub(super) fn served(
     Ok(situation)
 }
 
-/// The devices of a served volume: what nobody says and the volume does not tell is assumed.
+/// The devices of a served volume; unknown properties are assumed.
 pub(super) fn devices_of(
     description: &Description,
     status: &Status,
@@ -104,7 +104,11 @@ pub(super) fn devices_of(
     let bytes = match live.map(|cache| cache.capacity_bytes) {
         Some(bytes) => bytes,
         None => {
-            assumptions.push(format!("there is no cache: one of {} is assumed", size(CACHE_BYTES)));
+            assumptions.push(format!(
+                "the volume has no cache: one of {} is \
+                assumed",
+                size(CACHE_BYTES)
+            ));
             CACHE_BYTES
         }
     };
@@ -113,13 +117,13 @@ pub(super) fn devices_of(
         None if is_volatile => None,
         None => {
             assumptions.push(format!(
-                "the cache device is taken for {CACHE}: --cache-drive says what it is"
+                "the cache device is assumed to be {CACHE}: specify it with --cache-drive"
             ));
             Some(CACHE.to_owned())
         }
         told => told,
     };
-    // Modes with dirty data on such a cache were allowed when the volume was created, by force.
+    // Write-back on such a cache was allowed with --force when the volume was created.
     let may_lose_dirty = status.cache.as_ref().is_some_and(|cache| cache.volatile_allowed);
     let stack = machine(core, bytes, device.as_deref())?;
     let cache_is_lost_on_power = is_volatile;
@@ -138,7 +142,7 @@ fn core_of(
         let is_rotational = status.rotational.unwrap_or(true);
         let guessed = if is_rotational { DISK } else { FLASH };
         assumptions
-            .push(format!("the members are taken for {guessed}: --drive says what they are"));
+            .push(format!("the members are assumed to be {guessed}: specify them with --drive"));
         guessed.to_owned()
     });
     let shape = (described.raid, described.members.len() as u16, described.groups);

@@ -10,8 +10,7 @@ use headpond_raid::Level;
 use headpond_volume::{BackgroundRate, Size};
 use std::path::PathBuf;
 
-/// Think about an array before it is bought; exchange members of one that is served, and look
-/// after it.
+/// Plan an array before buying it; manage members and background work of a served one.
 #[derive(Subcommand)]
 pub enum ArrayCommand {
     Plan(Box<PlanArgs>),
@@ -19,15 +18,15 @@ pub enum ArrayCommand {
     ReAdd(ReAddArgs),
     Replace(ReplaceArgs),
     Grow(GrowArgs),
-    /// Take a member out of use.
+    /// Mark a member failed.
     #[command(after_help = "Example:\n  headpond array fail hv0 /dev/sdd")]
     Fail(MemberArgs),
-    /// Let go of a spare, or of a member that is out of use.
+    /// Remove a spare or a failed member.
     #[command(after_help = "Example:\n  headpond array remove hv0 /dev/sdd")]
     Remove(MemberArgs),
     DropCopy(DropCopyArgs),
     SetJournal(SetJournalArgs),
-    /// Take the stripe journal of an array away; its device is free then.
+    /// Remove the stripe journal of an array; its device is free afterwards.
     #[command(after_help = "Example:\n  headpond array drop-journal hv0")]
     DropJournal(OfArgs),
     Scrub(ScrubArgs),
@@ -35,16 +34,17 @@ pub enum ArrayCommand {
     #[command(after_help = "Example:\n  headpond array pause hv0")]
     Pause(OfArgs),
     Resume(ResumeArgs),
-    /// Wait, with a bar, until no work on the array is left: rebuild, growth, first parity, scrub.
+    /// Wait, with a progress bar, until all background work has ended: rebuild, reshape, initial
+    /// sync, scrub.
     #[command(after_help = "Examples:\n  \
         headpond create hv0 --raid 6 /dev/sd[b-g] ; headpond serve hv0 &\n  \
-        headpond array wait hv0                      # until the first parity is there\n\n\
+        headpond array wait hv0                      # until the initial sync is done\n\n\
         It ends with code 4 where the work rests: paused, or because something went wrong.")]
     Wait(OfArgs),
     Rate(RateArgs),
 }
 
-/// Say what arrays of such drives would be: capacity, speed, rebuild, probability of loss.
+/// Compute capacity, speed, rebuild time and probability of loss of arrays of such drives.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond array plan --level 6 --members 12 --drive hdd-14t --strip 64K\n  \
@@ -55,11 +55,11 @@ pub enum ArrayCommand {
     headpond array plan --level 6 --members 24 --width 8 --distributed-spares 2 --drive hdd-14t\n  \
     headpond array plan --level 5 --members 4 --drive ./mine.toml --json\n  \
     headpond array plan --level 6 --members 12 --drive hdd-14t --cache nvme-dc-2t --hit-ratio 90\n  \
-    headpond array plan --reference tables/     # the published expectations, by the same formulas\n\n\
+    headpond array plan --reference tables/     # published expectations against the formulas\n\n\
     A drive is hdd-14t (published figures of one disk), a disk or SSD of `headpond model list`, or \
     a\nfile: a model, or a sheet of figures. docs/array-plan.md has the formulas and where they are from.")]
 pub struct PlanArgs {
-    /// RAID level: 0, 1, 10, 5, 6, 50, 60; several, separated by commas, stand side by side.
+    /// RAID level: 0, 1, 10, 5, 6, 50, 60; several, separated by commas, are compared.
     #[arg(
         long,
         value_name = "LEVEL",
@@ -67,24 +67,24 @@ pub struct PlanArgs {
         required_unless_present_any = ["compare", "reference", "preset"]
     )]
     pub level: Vec<Level>,
-    /// Every level that so many members allow, side by side.
+    /// Compare every level that this number of members allows.
     #[arg(long, conflicts_with = "level")]
     pub compare: bool,
-    /// Members of the array, where they are of one kind.
+    /// Members of the array, if they are all of one model.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=255))]
     pub members: Option<u16>,
-    /// Groups of levels 10, 50 and 60; without it mirrors of two, and two groups of parity. Where
-    /// levels stand side by side it is meant for 50 and 60.
+    /// Groups of levels 10, 50 and 60; default: mirrors of two, and two parity groups. In a
+    /// comparison of levels it applies to 50 and 60.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=255))]
     pub groups: Option<u16>,
-    /// Strips of a stripe of levels 5 and 6, data and parity, spread over more members.
+    /// Declustered levels 5 and 6: strips of a stripe, data and parity, spread over more members.
     #[arg(long, value_name = "STRIPS", conflicts_with = "compare")]
     pub width: Option<u16>,
-    /// Members' worth of spare space on all members.
+    /// Distributed spares, in units of one member.
     #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "width")]
     pub distributed_spares: u16,
-    /// Arrays that have a name. reference-40: the 40 drives of the published tables in four groups
-    /// of 8+2, and the same drives declustered, with two distributed spares; of hdd-7k2-4t unless
+    /// Predefined arrays. reference-40: the 40 drives of the published tables in four groups of
+    /// 8+2, and the same drives declustered, with two distributed spares; of hdd-7k2-4t unless
     /// --drive says otherwise.
     #[arg(
         long,
@@ -92,8 +92,8 @@ pub struct PlanArgs {
         conflicts_with_all = ["level", "compare", "members", "groups", "width", "reference"]
     )]
     pub preset: Option<String>,
-    /// What the members are. Several, separated by commas or one by one, are members of an array of
-    /// level 0 that differ: what weights make of them, and what a plain stripe would lose.
+    /// Model of the members. Several, separated by commas or given one by one, are unequal members
+    /// of an array of level 0: shows the gain of weights, and the loss of a plain stripe.
     #[arg(
         long,
         value_name = "NAME|FILE",
@@ -104,7 +104,7 @@ pub struct PlanArgs {
     /// Bytes of a stripe on one member.
     #[arg(long, default_value = "64K")]
     pub strip: Size,
-    /// Requests in flight, of the whole array, that are looked at.
+    /// Queue depths of the whole array to compute.
     #[arg(
         long,
         value_delimiter = ',',
@@ -112,14 +112,13 @@ pub struct PlanArgs {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub depth: Vec<u32>,
-    /// How fast a rebuild goes at least while clients are served, as `array rate` says it: bytes a
-    /// second of a drive.
+    /// Minimum rate of a rebuild under client load, as of `array rate`: bytes/s of a drive.
     #[arg(long, value_name = "RATE", default_value_t = BackgroundRate::default().min)]
     pub rate_min: Size,
-    /// How fast it goes at most; as fast as the drives can where nothing is said.
+    /// Its maximum rate; default: none.
     #[arg(long, value_name = "RATE")]
     pub rate_max: Option<Size>,
-    /// Hours until a failed drive is replaced; 0 with a spare in place.
+    /// Hours until a failed drive is replaced; 0 with a hot spare.
     #[arg(
         long,
         value_name = "HOURS",
@@ -127,21 +126,20 @@ pub struct PlanArgs {
         value_parser = clap::value_parser!(u32).range(0..=8766)
     )]
     pub replace: u32,
-    /// Percent of such drives that fail in a year; as the drive says where it is left out.
+    /// Annual failure rate of the drives in percent; default: that of the model.
     #[arg(long, value_name = "PERCENT", value_parser = parse_failures)]
     pub afr: Option<f64>,
-    /// Bits read for each sector that cannot be read, such as 1e15; as the drive says where it is
-    /// left out.
+    /// Bits read per unrecoverable read error, such as 1e15; default: that of the model.
     #[arg(long, value_name = "BITS", value_parser = parse_bits)]
     pub ure: Option<f64>,
-    /// What a cache in front is kept on, as --drive: how fast the array is behind it, and what
-    /// its failure adds to the loss.
+    /// Model of a cache device, as --drive: speed of the array behind it, and what its failure adds
+    /// to the probability of loss.
     #[arg(long, value_name = "NAME|FILE")]
     pub cache: Option<String>,
-    /// Use so much of the cache device; all of it where nothing is said.
+    /// Bytes of the cache device to use; default: all.
     #[arg(long, value_name = "SIZE", requires = "cache")]
     pub cache_size: Option<Size>,
-    /// Percent of the random requests that are for what the cache holds.
+    /// Hit ratio of random requests in percent.
     #[arg(
         long,
         value_name = "PERCENT",
@@ -150,15 +148,15 @@ pub struct PlanArgs {
         value_parser = parse_hits
     )]
     pub hit_ratio: f64,
-    /// How much is asked for at random, everything equally often: of that, the cache holds what
-    /// fits. In place of --hit-ratio.
+    /// Working set of uniformly random requests, of which the cache holds as much as fits. Instead
+    /// of --hit-ratio.
     #[arg(long, value_name = "SIZE", requires = "cache", conflicts_with = "hit_ratio")]
     pub working_set: Option<Size>,
-    /// Beside the formulas, what the simulator says of the drive's model at each depth.
+    /// Also simulate the drive's model at each depth.
     #[arg(long)]
     pub simulate: bool,
-    /// Have the simulator rebuild arrays of drives that are cut short to this size: how long it
-    /// takes onto a drive that is added, and onto distributed spares.
+    /// Simulate rebuilds of arrays of drives truncated to this size: the time onto an added drive,
+    /// and onto distributed spares.
     #[arg(long, value_name = "SIZE", conflicts_with = "reference")]
     pub simulate_rebuild: Option<Size>,
     /// Compare the published expectations in this folder (hdd_raid_expected.csv) with the formulas.
@@ -168,7 +166,7 @@ pub struct PlanArgs {
         conflicts_with_all = ["level", "compare", "members", "drive", "groups", "cache", "html"]
     )]
     pub reference: Option<PathBuf>,
-    /// Writes tables and charts as one page that needs nothing else.
+    /// Writes tables and charts as a self-contained page.
     #[arg(long, visible_alias = "chart", value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print JSON instead of text.

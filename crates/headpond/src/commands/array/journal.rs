@@ -11,10 +11,10 @@ use headpond_api::requests::JournalBody;
 use headpond_raid::JournalWhen;
 use headpond_volume::parse_word;
 
-const NOT_OF_COPIES: &str = "copies have no parity, and no use for a stripe journal";
+const NOT_OF_COPIES: &str = "mirrors have no parity and need no stripe journal";
 
-/// Give the array of a served volume this stripe journal, in place of the one that it has, where it
-/// has one: it need not be there any more.
+/// Give the array of a served volume this stripe journal. It replaces the present one, which may be
+/// missing.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array set-journal hv0 /dev/nvme1n1\n  \
     headpond array set-journal hv0 /dev/nvme1n1 --when always\n\n\
@@ -22,14 +22,14 @@ const NOT_OF_COPIES: &str = "copies have no parity, and no use for a stripe jour
 pub struct SetJournalArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// What is on it is lost.
+    /// All data on it is lost.
     #[arg(value_name = "DEV")]
     device: String,
-    /// What goes through it: degraded (writes to groups that lack a member) or always. As with the
-    /// one before, or else degraded, where nothing is said.
+    /// When it is used: degraded (for writes to degraded groups) or always. Default: as the
+    /// previous journal, or degraded.
     #[arg(long, value_parser = parse_word::<JournalWhen>)]
     when: Option<JournalWhen>,
-    /// Overwrite what the device holds.
+    /// Overwrite data on the device.
     #[arg(long)]
     force: bool,
 }
@@ -46,5 +46,5 @@ pub fn set(places: &Places, args: &SetJournalArgs) -> Result<Exit> {
 pub fn take_away(places: &Places, of: &OfArgs) -> Result<Exit> {
     of.check_no_cache(NOT_OF_COPIES)?;
     let status = of.post(places, &operations::DROP_JOURNAL, &of.body())?;
-    of.tell("the array has no stripe journal any more", &status)
+    of.tell("the stripe journal is removed", &status)
 }

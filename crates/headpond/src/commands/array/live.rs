@@ -1,4 +1,4 @@
-//! The members of a served volume's array, and the work on it beside the requests.
+//! The members of a served volume's array, and its background work.
 
 use crate::commands::create::spec;
 use crate::commands::{status, waiting};
@@ -20,12 +20,12 @@ use headpond_volume::{BackgroundStatus, CACHE_COPIES, JobKind, MirrorStatus, Siz
 use serde::Serialize;
 use uuid::Uuid;
 
-/// What goes on beside the requests.
+/// Background work, by kind.
 const JOBS: [JobKind; 5] =
     [JobKind::StandIn, JobKind::Rebuild, JobKind::Parity, JobKind::Reshape, JobKind::ArrayScrub];
 
-/// Make a device a spare of a served volume's array; what is on the device is lost. It takes the
-/// place of the next member that is lost, or of one that is.
+/// Add a hot spare to a served volume's array; all data on the device is lost. It replaces a
+/// missing or failed member, or the next one that fails.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array add-spare hv0 /dev/sdk\n  \
     headpond array add-spare hv0 /dev/sdk --wait     # for a lost member: until it is replaced")]
@@ -34,36 +34,34 @@ pub struct AddSpareArgs {
     of: OfArgs,
     #[arg(value_name = "DEV")]
     device: String,
-    /// Overwrite what the device holds.
+    /// Overwrite data on the device.
     #[arg(long)]
     force: bool,
-    /// Wait, with a bar, until a lost member is replaced.
+    /// Wait, with a progress bar, until a lost member is rebuilt.
     #[arg(long)]
     wait: bool,
 }
 
-/// Have a member that was out of use come back: what was written without it is written to it, and
-/// nothing else.
+/// Re-add a member that was missing or failed: only the writes that it missed are resynced.
 #[derive(Args)]
-#[command(
-    after_help = "Example:\n  headpond array re-add hv0 /dev/sdd --wait   # its cable is in again"
-)]
+#[command(after_help = "Example:\n  headpond array re-add hv0 /dev/sdd --wait   # its cable is \
+        reconnected")]
 pub struct ReAddArgs {
     #[command(flatten)]
     of: OfArgs,
     #[arg(value_name = "DEV")]
     device: String,
-    /// Wait, with a bar, until it holds everything.
+    /// Wait, with a progress bar, until it is in sync.
     #[arg(long)]
     wait: bool,
 }
 
-/// Give the place of a member to another device, beside the requests. The member is in use until
-/// the new device holds everything, and free afterwards.
+/// Replace a member by another device in the background. The member is in use until the new device
+/// is in sync, and free afterwards.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond array replace hv0 /dev/sdc --with /dev/sdk --wait\n  \
-    headpond array replace hv0 /dev/sdc              # by a spare that stands by\n  \
+    headpond array replace hv0 /dev/sdc              # by a hot spare\n  \
     headpond array replace hv0 /dev/nvme0n1 --with /dev/nvme2n1 --cache   # a copy of the cache"
 )]
 pub struct ReplaceArgs {
@@ -72,41 +70,40 @@ pub struct ReplaceArgs {
     /// The member.
     #[arg(value_name = "DEV")]
     device: String,
-    /// What takes its place; what is on it is lost. A spare, where nothing is said.
+    /// The replacement; all data on it is lost. Default: a hot spare.
     #[arg(long, value_name = "DEV")]
     with: Option<String>,
-    /// Overwrite what the new device holds.
+    /// Overwrite data on the new device.
     #[arg(long)]
     force: bool,
-    /// Wait, with a bar, until it is done.
+    /// Wait, with a progress bar, until it is done.
     #[arg(long)]
     wait: bool,
 }
 
-/// Give the array of a served volume more members: its data is dealt out anew over all of them,
-/// beside the requests. When that is done there is more room, for clients that connect then. Of
-/// RAID 1 they are more copies.
+/// Reshape the array of a served volume to more members: its data is restriped over all of them in
+/// the background. Clients that connect after that see the new size. RAID 1 gets more copies.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array grow hv0 /dev/sdk --wait\n  \
-    headpond array grow hv0 /dev/sdk /dev/sdl        # by two members at once\n  \
+    headpond array grow hv0 /dev/sdk /dev/sdl        # by two members together\n  \
     headpond array grow mirror /dev/sdk --wait       # a third copy of a RAID 1 of two\n\n\
     Levels 10, 50 and 60 grow by whole groups. A cache stays where it is.")]
 pub struct GrowArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// The new members, what is on them is lost; or spares that stand by.
+    /// The new members, all data on them is lost; or hot spares.
     #[arg(value_name = "DEV", required = true)]
     devices: Vec<String>,
-    /// Overwrite what the new devices hold.
+    /// Overwrite data on the new devices.
     #[arg(long)]
     force: bool,
-    /// Wait, with a bar, until all data has moved and the new room is there, or the copies hold
-    /// everything.
+    /// Wait, with a progress bar, until the reshape is done and the new size is available, or the
+    /// copies are in sync.
     #[arg(long)]
     wait: bool,
 }
 
-/// Take a member out of use, or let go of a spare or of a member that is out of use.
+/// Mark a member failed, or remove a spare or a failed member.
 #[derive(Args)]
 pub struct MemberArgs {
     #[command(flatten)]
@@ -115,34 +112,33 @@ pub struct MemberArgs {
     device: String,
 }
 
-/// Give up a copy of a RAID 1 that has three or more: it has one less from then on, and the device
-/// is free. `grow` adds copies.
+/// Remove a copy of a RAID 1 of three or more; the device is free afterwards. `grow` adds copies.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array drop-copy hv0 /dev/sdd\n  \
-    headpond array drop-copy hv0 missing             # its device is gone, and with it the name\n\n\
+    headpond array drop-copy hv0 missing             # its device is gone and has no name\n\n\
     Given once more it ends what a power cut has left.")]
 pub struct DropCopyArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// The device, or the UUID of the member (`status --json`), or `missing` for a copy of which no
-    /// device is known any more.
+    /// The device, or the UUID of the member (`status --json`), or `missing` for a copy without a
+    /// known device.
     #[arg(value_name = "DEV|UUID|missing")]
     copy: String,
 }
 
-/// Look at every stripe beside the requests: rewrite what cannot be read, and put right what the
-/// redundancy explains. `status` tells what was found.
+/// Scrub every stripe in the background: rewrite unreadable blocks, and repair mismatches where the
+/// redundancy locates the wrong block. `status` shows the result.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array scrub hv0 --wait\n  headpond array pause hv0")]
 pub struct ScrubArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// Wait, with a bar, until it is done.
+    /// Wait, with a progress bar, until it is done.
     #[arg(long)]
     wait: bool,
 }
 
-/// Have work on the array that was paused go on, also where it had failed.
+/// Resume paused background work, and work that had failed.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond array resume hv0\n  headpond array resume hv0 --wait"
@@ -150,13 +146,13 @@ pub struct ScrubArgs {
 pub struct ResumeArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// Wait, with a bar, until none of it is left.
+    /// Wait, with a progress bar, until all of it has ended.
     #[arg(long)]
     wait: bool,
 }
 
 /// Set the limits of the rate of background work: rebuild, reshape, initial sync, scrub. Between
-/// the two it goes as fast as hardly changes the latency of clients' requests.
+/// them it runs at a rate that hardly changes client latency.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array rate hv0 --min 50M\n  \
     headpond array rate hv0 --max 200M\n\n\
@@ -164,27 +160,27 @@ pub struct ResumeArgs {
 pub struct RateArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// At least, under client load; copies on disks keep to it over a whole rebuild, which begins
-    /// with three tenths of it.
+    /// Minimum under client load; mirrors on disks reach it on average over a whole rebuild, which
+    /// starts at 30 % of it.
     #[arg(long)]
     min: Option<Size>,
-    /// At most.
+    /// Maximum.
     #[arg(long, conflicts_with = "no_max")]
     max: Option<Size>,
-    /// No maximum: as fast as the members can.
+    /// No maximum: as fast as the members allow.
     #[arg(long)]
     no_max: bool,
 }
 
-/// Which array.
+/// The array that is meant.
 #[derive(Args)]
 pub struct OfArgs {
     volume: String,
-    /// Of a further core; of the first, where nothing is said.
+    /// The core; default: the first.
     #[arg(long, value_name = "NAME")]
     core: Option<String>,
-    /// The cache mirror, instead; they are not scrubbed, grown, paced or given up
-    /// this way, and have no journal.
+    /// The cache mirror instead. It cannot be scrubbed, grown, rate-limited or reduced this way,
+    /// and has no journal.
     #[arg(long, conflicts_with = "core")]
     cache: bool,
     /// Print JSON instead of text.
@@ -197,7 +193,7 @@ impl OfArgs {
         if self.cache { Some(CACHE_COPIES.into()) } else { self.core.clone() }
     }
 
-    /// Sees to it that no other volume's device is overwritten unseen.
+    /// Checks that no other volume's device is overwritten silently.
     fn check_claims(&self, places: &Places, word: &str, force: bool) -> Result<Vec<Claim>> {
         let consent = if force { Consent::Forced } else { Consent::Careful };
         claims::check(places, &[spec(word)?], &self.volume, consent)
@@ -207,10 +203,10 @@ impl OfArgs {
         if self.cache { "cache" } else { "array" }
     }
 
-    /// What has `--cache` for a mistake, with what is meant.
+    /// Refuses `--cache`, with the command that is meant.
     pub(super) fn check_no_cache(&self, way_out: &str) -> Result<()> {
         match self.cache {
-            true => Err(Failure::refused(format!("not of a cache: {way_out}"))),
+            true => Err(Failure::refused(format!("not possible with --cache: {way_out}"))),
             false => Ok(()),
         }
     }
@@ -233,12 +229,12 @@ impl OfArgs {
         Ok(MemberBody { core, device, ..MemberBody::default() })
     }
 
-    /// Whether work of this kind is left.
+    /// Whether work of this kind remains.
     fn is_left(&self, status: &Status, job: JobKind) -> bool {
         let Some(array) = self.array(status) else { return false };
         let is_degraded = array.state == ArrayState::Degraded && array.parity_initialised;
         match job {
-            // A spare that stands by is about to be given a lost role.
+            // A hot spare is about to replace a lost member.
             JobKind::Rebuild => {
                 let is_filled = array.members.iter().any(|member| member.filling.is_some());
                 (is_degraded && !array.spares.is_empty()) || is_filled
@@ -255,7 +251,7 @@ impl OfArgs {
         }
     }
 
-    /// Follows work of these kinds to its end.
+    /// Waits until work of these kinds has ended.
     fn wait(&self, places: &Places, jobs: &[JobKind]) -> Result<Status> {
         let client = Client::of(places, &self.volume)?;
         let is_left = |status: &Status| jobs.iter().any(|job| self.is_left(status, *job));
@@ -268,7 +264,7 @@ impl OfArgs {
         match self.background(&status).and_then(|background| background.failure.as_ref()) {
             Some(failure) => Err(Failure::refused(failure)),
             None if is_left(&status) => Err(Failure::refused(format!(
-                "it is paused: `headpond array resume {}` has it go on",
+                "it is paused: `headpond array resume {}` resumes it",
                 self.volume
             ))),
             None => Ok(status),
@@ -322,7 +318,7 @@ pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
     if args.wait {
         status = args.of.wait(places, &[JobKind::Rebuild])?;
     }
-    args.of.tell(&format!("{} belongs to the {}", body.device, args.of.what()), &status)
+    args.of.tell(&format!("{} is added to the {}", body.device, args.of.what()), &status)
 }
 
 pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
@@ -330,9 +326,9 @@ pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
     let mut status = args.of.post(places, &operations::RE_ADD, &body)?;
     if args.wait {
         status = args.of.wait(places, &[JobKind::Rebuild])?;
-        return args.of.tell(&format!("{} is in use again", body.device), &status);
+        return args.of.tell(&format!("{} is re-added and in sync", body.device), &status);
     }
-    args.of.tell(&format!("{} is given what it lacks", body.device), &status)
+    args.of.tell(&format!("{} is re-added, and being resynced", body.device), &status)
 }
 
 pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
@@ -347,13 +343,16 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
     claims::tell_lost(&claims);
     if args.wait {
         status = args.of.wait(places, &[JobKind::Rebuild])?;
-        return args.of.tell(&format!("{} is replaced, and free", body.device), &status);
+        return args.of.tell(&format!("{} is replaced and free", body.device), &status);
     }
     args.of.tell(&format!("{} is being replaced", body.device), &status)
 }
 
 pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
-    args.of.check_no_cache("copies all have the same; `headpond array add-spare` adds a device")?;
+    args.of.check_no_cache(
+        "all copies of a mirror are alike; `headpond array add-spare` adds a \
+        device",
+    )?;
     let words = args.devices.iter().map(|word| Ok(spec(word)?.to_string()));
     let devices = words.collect::<Result<Vec<String>>>()?;
     let body = GrowBody { core: args.of.core.clone(), devices, force: args.force };
@@ -364,34 +363,34 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
     if args.wait {
         status = args.of.wait(places, &[JobKind::Reshape])?;
         let size = size(args.of.array(&status).map_or(0, |array| array.size_bytes));
-        let done = format!("the data lies on all members; clients that connect find {size}");
+        let done = format!("reshape done; clients that connect from now on see {size}");
         return args.of.tell(&done, &status);
     }
-    args.of.tell("the data moves to more members from now on", &status)
+    args.of.tell("the reshape has started", &status)
 }
 
 fn grow_copies(places: &Places, args: &GrowArgs, mut status: Status) -> Result<Exit> {
     if args.wait {
         status = args.of.wait(places, &[JobKind::Rebuild])?;
-        return args.of.tell("the new copies hold everything", &status);
+        return args.of.tell("the new copies are in sync", &status);
     }
-    args.of.tell("the new copies are given everything from now on", &status)
+    args.of.tell("the new copies are being synced", &status)
 }
 
 pub fn fail(places: &Places, args: &MemberArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
     let status = args.of.post(places, &operations::FAIL, &body)?;
-    args.of.tell(&format!("{} is out of use", body.device), &status)
+    args.of.tell(&format!("{} is marked failed", body.device), &status)
 }
 
 pub fn remove(places: &Places, args: &MemberArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
     let status = args.of.post(places, &operations::REMOVE, &body)?;
-    args.of.tell(&format!("{} belongs to the {} no more", body.device, args.of.what()), &status)
+    args.of.tell(&format!("{} is removed from the {}", body.device, args.of.what()), &status)
 }
 
 pub fn drop_copy(places: &Places, args: &DropCopyArgs) -> Result<Exit> {
-    args.of.check_no_cache("`headpond cache replace` makes one on other devices")?;
+    args.of.check_no_cache("`headpond cache replace` makes a cache on other devices")?;
     let is_device = args.copy != MISSING && args.copy.parse::<Uuid>().is_err();
     let body = match is_device {
         true => args.of.member(&args.copy)?,
@@ -401,23 +400,23 @@ pub fn drop_copy(places: &Places, args: &DropCopyArgs) -> Result<Exit> {
     };
     let status = args.of.post(places, &operations::DROP_COPY, &body)?;
     let done = match is_device {
-        true => format!("{} is no copy of the array any more, and free", body.device),
-        false => "the array has one copy less".to_owned(),
+        true => format!("{} is removed from the array and free", body.device),
+        false => "one copy is removed from the array".to_owned(),
     };
     args.of.tell(&done, &status)
 }
 
 pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
-    args.of.check_no_cache("`headpond cache scrub` knows by checksums which copy is right")?;
+    args.of.check_no_cache("`headpond cache scrub` finds the right copy by checksums")?;
     let mut status = args.of.post(places, &operations::SCRUB, &args.of.body())?;
     if !args.wait {
-        return args.of.tell("every stripe is looked at from now on", &status);
+        return args.of.tell("the scrub has started", &status);
     }
     status = args.of.wait(places, &[JobKind::ArrayScrub])?;
     let scrub = args.of.array(&status).map(|array| array.scrub.clone()).unwrap_or_default();
     let done = format!(
-        "{} stripes looked at: {} strips rewritten, {} sectors put right ({} of them located \
-         by checksum), {} sectors that nobody can explain, {} stripes that cannot be read",
+        "{} stripes scrubbed: {} strips rewritten, {} sectors repaired ({} of them located \
+         by checksum), {} unexplained sectors, {} unreadable stripes",
         scrub.stripes,
         scrub.rewritten,
         scrub.corrected_sectors,
@@ -432,7 +431,10 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
 
 pub fn pause(places: &Places, of: &OfArgs) -> Result<Exit> {
     let status = of.post(places, &operations::PAUSE, &of.body())?;
-    of.tell(&format!("work on the {} rests until `headpond array resume`", of.what()), &status)
+    of.tell(
+        &format!("background work on the {} is paused until `headpond array resume`", of.what()),
+        &status,
+    )
 }
 
 pub fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
@@ -440,17 +442,17 @@ pub fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     let status = of.post(places, &operations::RESUME, &of.body())?;
     match args.wait {
         true => wait(places, of),
-        false => of.tell(&format!("work on the {} goes on", of.what()), &status),
+        false => of.tell(&format!("background work on the {} is resumed", of.what()), &status),
     }
 }
 
 pub fn wait(places: &Places, of: &OfArgs) -> Result<Exit> {
     let status = of.wait(places, &JOBS)?;
-    of.tell(&format!("no work on the {} is left", of.what()), &status)
+    of.tell(&format!("no background work on the {} is left", of.what()), &status)
 }
 
 pub fn rate(places: &Places, args: &RateArgs) -> Result<Exit> {
-    args.of.check_no_cache("its copies are resynced at a rate of their own")?;
+    args.of.check_no_cache("a cache mirror is resynced at a fixed rate of its own")?;
     let RateArgs { min, max, no_max, .. } = *args;
     let body = RateBody { core: args.of.core.clone(), min, max, no_max };
     let status = args.of.post(places, &operations::RATE, &body)?;

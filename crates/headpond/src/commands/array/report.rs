@@ -10,7 +10,7 @@ use headpond_whatif::plan::{
 use headpond_whatif::reference::ExpectedCell;
 use std::fmt::Write as _;
 
-/// Everything, in the order in which people ask.
+/// The whole report.
 pub fn text(drive: &DriveFigures, given: &Assumptions, arrays: &[Planned]) -> String {
     let mut text = head(drive);
     for (title, table) in tables(arrays) {
@@ -52,13 +52,13 @@ pub fn tables(arrays: &[Planned]) -> Vec<(&'static str, Table)> {
 /// What the figures rest on.
 pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
     let mut notes = format!(
-        "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge. With few in flight that is a \
-         bound: drives that\nwait for each other miss their turn, and requests that fill no stripe \
-         read the rest of it (--simulate).\n\
-         rebuilding: at its floor of {}/s it takes {} of the drives' time, and goes faster where requests hardly feel it\n\
-         (simulated: at the usual pace). A drive is replaced after {:.0} h, and distributed spares wait for none.\n\
+        "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge. With few in flight that is \
+         a bound: drives wait\nfor each other, and partial stripes need reads (--simulate).\n\
+         rebuilding: at the minimum rate of {}/s it takes {} of the drives' time, and more where \
+         that hardly changes latency\n(simulated: at the default rates). A drive is replaced after \
+         {:.0} h; a rebuild to distributed spares starts immediately.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
-         cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
+         cannot be read;\nit compares layouts and is no prediction (docs/array-plan.md).\n",
         size(given.pace.min.bytes()),
         percent(given.rebuild_share(drive)),
         given.replace_hours,
@@ -74,9 +74,9 @@ pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
 fn of_cache(cache: &InFront) -> String {
     let InFront { drive, size_bytes, hit_share } = cache;
     let mut notes = format!(
-        "cache: {} of {}; {} of the random requests are for what it holds.\n\
-         A write-back cache that is lost takes with it what is dirty: {} of such devices fail in a year. \
-         Of two with the\nsame contents both must; a write-through cache takes nothing.\n",
+        "cache: {} of {}; hit ratio of random requests {}.\n\
+         A lost write-back cache loses its dirty data: {} of such devices fail in a year. Of a \
+         mirrored\ncache both must; a write-through cache loses nothing.\n",
         size(*size_bytes),
         drive.name,
         percent(*hit_share),
@@ -168,7 +168,7 @@ fn depths(arrays: &[Planned], condition: Condition) -> Table {
             row(&mut table, &name, arrays, |it| expected(it)?.get(at).map(cell));
             row(&mut table, "  simulated", arrays, |it| simulated(it)?.by_depth.get(at).map(cell));
         }
-        let name = format!("  a rebuild beside random writes, depth {depth}");
+        let name = format!("  rebuild under random writes, depth {depth}");
         row(&mut table, &name, arrays, |it| Some(hours(*simulated(it)?.rebuild_hours.get(at)?)));
     }
     table
@@ -177,8 +177,8 @@ fn depths(arrays: &[Planned], condition: Condition) -> Table {
 type PickCached = fn(&CachedSpeeds) -> f64;
 const CACHED_SPEEDS: [(&str, PickCached); 5] = [
     ("random read IOPS", |it| it.random_read_iops),
-    ("random write IOPS while it has room", |it| it.random_write_iops),
-    ("random write IOPS once it is full", |it| it.random_write_iops_when_full),
+    ("random write IOPS until it is full", |it| it.random_write_iops),
+    ("random write IOPS when full", |it| it.random_write_iops_when_full),
     ("sequential read MB/s", |it| it.sequential_read_mb_per_s),
     ("sequential write MB/s", |it| it.sequential_write_mb_per_s),
 ];
@@ -217,17 +217,17 @@ fn repair(Repair { repair_hours, repair_from }: Repair) -> String {
 fn safety(arrays: &[Planned]) -> Table {
     let mut table = table(arrays);
     row(&mut table, "rebuild, idle", arrays, |it| it.plan.rebuild_idle_hours.map(hours));
-    row(&mut table, "rebuild, at the floor beside clients", arrays, |it| {
+    row(&mut table, "rebuild, at the minimum rate under client load", arrays, |it| {
         it.plan.rebuild_floor_hours.map(hours)
     });
     row(&mut table, "  onto distributed spares, idle", arrays, |it| {
         it.plan.spread_rebuild_idle_hours.map(hours)
     });
-    row(&mut table, "  onto distributed spares, at the floor", arrays, |it| {
+    row(&mut table, "  onto distributed spares, at the minimum rate", arrays, |it| {
         it.plan.spread_rebuild_floor_hours.map(hours)
     });
     let simulated = |seconds: f64| format!("{seconds:.1} s");
-    row(&mut table, "  simulated, of so much of each drive", arrays, |it| {
+    row(&mut table, "  simulated, with drives truncated to", arrays, |it| {
         it.rebuilt.map(|times| size(times.drive_bytes))
     });
     row(&mut table, "    onto a drive", arrays, |it| {
@@ -236,7 +236,7 @@ fn safety(arrays: &[Planned]) -> Table {
     row(&mut table, "    onto distributed spares", arrays, |it| {
         it.rebuilt?.distributed_s.map(simulated)
     });
-    row(&mut table, "    from there onto a drive", arrays, |it| {
+    row(&mut table, "    copy back to a drive", arrays, |it| {
         it.rebuilt?.rebalance_s.map(simulated)
     });
     for (name, of) in SAFETIES {
@@ -244,7 +244,7 @@ fn safety(arrays: &[Planned]) -> Table {
             (it.plan.redundancy > 0).then(|| repair(of(&it.plan).repair))
         });
     }
-    row(&mut table, "the last one meets an unreadable sector", arrays, |it| {
+    row(&mut table, "probability of an unreadable sector without redundancy left", arrays, |it| {
         (it.plan.redundancy > 0).then(|| share(it.plan.safety.unreadable_while_rebuilding))
     });
     for (name, of) in SAFETIES {
@@ -294,7 +294,7 @@ pub fn reference(cells: &[ExpectedCell]) -> String {
     }
     let same = cells.iter().filter(|cell| cell.formula.round() == cell.published).count();
     let all = cells.len();
-    let mut text = format!("{}\n{same} of {all} cells are what the formulas say\n", table.render());
+    let mut text = format!("{}\n{same} of {all} cells match the formulas\n", table.render());
     let is_run = |cell: &ExpectedCell| cell.simulated.is_some();
     if cells.iter().any(is_run) && !cells.iter().all(is_run) {
         text += "not simulated: what `headpond simulate --reference` lists as not yet\n";

@@ -16,7 +16,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// I/O classes: which requests may enter the cache, and what becomes of them there.
+/// I/O classes: which requests are promoted to the cache, and how they are treated there.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  headpond class import ioclass-config.csv -o classes.toml\n  \
     headpond class check classes.toml\n  headpond class test classes.toml monday.hptrace")]
@@ -26,12 +26,12 @@ pub enum ClassCommand {
     Test(TestArgs),
 }
 
-/// Read a file of classes and show what it says, or what is wrong in which line.
+/// Check a file of classes: show its classes, or the errors by line.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class check classes.toml\n  \
     headpond class check ioclass-config.csv\n  headpond class check lustre\n  headpond class check past:request_size:ge:128K")]
 pub struct CheckArgs {
-    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
+    /// A Headpond file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
     /// keep:RULE.
     pub file: PathBuf,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// What to do with Open CAS's conditions that a block device cannot know.
+/// What to do with Open CAS's conditions that a block device cannot evaluate.
 #[derive(Args)]
 pub struct Strictness {
     /// Refuse a CSV with conditions that only a file system knows (`file_size`, `directory`, ...).
@@ -56,37 +56,37 @@ impl Strictness {
     }
 }
 
-/// Turn Open CAS's CSV into a file of our own.
+/// Convert Open CAS's CSV into a Headpond file.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class import ioclass-config.csv -o classes.toml\n  \
     headpond class import ioclass-config.csv --strict    # refused where a rule asks what only a file system knows")]
 pub struct ImportArgs {
     /// The CSV.
     pub file: PathBuf,
-    /// Where to write; standard output without it. An existing file is not overwritten.
+    /// Output file; default: standard output. An existing file is not overwritten.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub strictness: Strictness,
 }
 
-/// Show which rule each request of a trace would take.
+/// Show which rule takes each request of a trace.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class test classes.toml monday.hptrace\n  \
     headpond class test lustre sda.blktrace.0 --requests")]
 pub struct TestArgs {
-    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
+    /// A Headpond file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
     /// keep:RULE.
     pub rules: PathBuf,
     /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz.
     pub trace: PathBuf,
-    /// List every request with its class, too.
+    /// Also list every request with its class.
     #[arg(long)]
     pub requests: bool,
-    /// The format of the trace, where it is not to be recognised (as of `headpond analyze`).
+    /// The format of the trace, if it is not to be detected (as of `headpond analyze`).
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub format: Option<TraceFormat>,
-    /// Skip and count damaged records of the trace instead of ending there.
+    /// Skip and count damaged records of the trace instead of failing.
     #[arg(long)]
     pub lenient: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct TestArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Where a file cannot be read, or is wrong; the line and what is allowed there.
+/// If a file cannot be read or is invalid, with the line and what is allowed there.
 pub fn run(command: &ClassCommand) -> Result<Exit> {
     match command {
         ClassCommand::Check(args) => check(args),
@@ -118,7 +118,7 @@ fn check(args: &CheckArgs) -> Result<Exit> {
     let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
     let mut table = Table::new([right("id"), left("rule"), right("priority"), right("share")]);
     for class in classes.iter() {
-        let rule = class.rule.as_ref().map_or("whatever no rule takes".into(), Rule::to_string);
+        let rule = class.rule.as_ref().map_or("everything else".into(), Rule::to_string);
         table.row([class.id.to_string(), rule, priority(class), share(class)]);
     }
     print!("{}", table.render());
@@ -143,7 +143,7 @@ fn write_new(path: &Path, text: &str) -> Result<()> {
     let opened = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = match opened {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let told = format!("{} is there already; remove it first", path.display());
+            let told = format!("{} exists already; remove it first", path.display());
             return Err(Failure::refused(told));
         }
         opened => opened.with_context(|| format!("cannot write {}", path.display()))?,
@@ -171,16 +171,16 @@ pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
     );
     let text = text_of(path)?;
     if text.trim().is_empty() {
-        // It would say that there are no classes: more likely whoever wrote it did not get so far.
+        // An empty file would mean no classes: more likely it was not written yet.
         return Err(Failure::usage(format!(
-            "{} is empty: it says nothing of classes; to have none, set classes=none",
+            "{} is empty; to have no classes, set classes=none",
             path.display()
         )));
     }
     told(path, Classes::read(&text, unknown))
 }
 
-/// The classes that were read; names the rules that cannot hold as they are written.
+/// The classes that were read; reports rules that cannot hold as written.
 fn told(path: &Path, read: Result<(Classes, Vec<UnknowableRule>), ClassError>) -> Result<Classes> {
     let file = path.display();
     let (classes, unknowable) = read.with_context(|| file.to_string())?;
@@ -188,8 +188,8 @@ fn told(path: &Path, read: Result<(Classes, Vec<UnknowableRule>), ClassError>) -
     Ok(classes)
 }
 
-/// The changes with the text of a file of classes in place of its name: who reads it is the user,
-/// not the daemon.
+/// The changes with the text of a file of classes in place of its name: the user reads it, not the
+/// daemon.
 ///
 /// # Errors
 /// Where a file cannot be read, or is wrong.
@@ -233,7 +233,7 @@ fn priority(class: &Class) -> String {
 
 fn share(class: &Class) -> String {
     match class.is_pass_through() {
-        true => "past the cache".into(),
+        true => "bypass".into(),
         false => format!("{} %", class.occupancy.get()),
     }
 }

@@ -19,7 +19,7 @@ struct Tally {
     write_bytes: u64,
 }
 
-/// What a trace comes to.
+/// The totals of a trace.
 struct Trial {
     classes: [Tally; CLASSES_MAX],
     /// Flushes and discards, which have no class.
@@ -57,7 +57,7 @@ fn try_all(
 ) -> Result<Trial> {
     let mut trial = Trial { classes: [Tally::default(); CLASSES_MAX], unclassed: 0 };
     while let Some(record) = reader.next_record()? {
-        // It comes again, and counts then.
+        // Its completion counts.
         if record.flags.contains(RecordFlags::RETRIED) {
             continue;
         }
@@ -68,7 +68,7 @@ fn try_all(
     Ok(trial)
 }
 
-/// What the volume would know of the request; `None` for those without a class.
+/// The request as the volume sees it; `None` for those without a class.
 fn facts(record: &TraceRecord) -> Option<Facts> {
     let is_write = match record.op {
         Op::Read => false,
@@ -131,7 +131,7 @@ impl Trial {
             let taken = (tally.reads + tally.writes) as f64 / all.max(1) as f64;
             table.row([
                 class.id.to_string(),
-                class.rule.as_ref().map_or("(no rule took it)".into(), Rule::to_string),
+                class.rule.as_ref().map_or("(no rule)".into(), Rule::to_string),
                 count(tally.reads),
                 count(tally.writes),
                 size(tally.read_bytes),

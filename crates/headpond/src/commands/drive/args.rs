@@ -1,11 +1,11 @@
-//! The words of `headpond drive`.
+//! The command line of `headpond drive`.
 
 use clap::{Args, Subcommand};
 use headpond_drive::{Hook, HookError, Lasting, Setting};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Drives: what they are by the kernel's word and by their own, and their write caches.
+/// Drives: what the kernel and the drive report, and the write cache.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  headpond drive show /dev/sda\n  \
     headpond drive set /dev/sda write-cache=off\n  headpond drive restore /dev/sda")]
@@ -15,7 +15,7 @@ pub enum DriveCommand {
     Restore(RestoreArgs),
 }
 
-/// Show a drive's model, queue, caches and hints at power-loss protection, each with its source.
+/// Show a drive's model, queue, caches and evidence of power-loss protection, each with its source.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond drive show /dev/nvme0n1\n  \
     headpond drive show /dev/sda --json\n\n\
@@ -29,7 +29,7 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// Switch a drive's volatile write cache, and read back what the drive has made of it.
+/// Switch a drive's volatile write cache, and read back its state.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond drive set /dev/sda write-cache=off\n  \
     headpond drive set /dev/nvme0n1 write-cache=on --persistent\n  \
@@ -43,34 +43,34 @@ pub struct DriveSetArgs {
     /// `write-cache=on` or `write-cache=off`.
     #[arg(value_name = "SETTING=VALUE")]
     pub change: Change,
-    /// Have the drive keep it over a power cycle; an error where it cannot.
+    /// Make it persistent over a power cycle; an error if the drive cannot.
     #[arg(long, conflicts_with = "hook")]
     pub persistent: bool,
-    /// Switch by this command of the controller's maker instead: {device}, {setting} and {value}
-    /// are filled in, and it is split at spaces and run without a shell.
+    /// Switch by this command of the controller vendor instead: {device}, {setting} and {value} are
+    /// filled in, and it is split at spaces and run without a shell.
     #[arg(long, value_name = "COMMAND", value_parser = parse_hook)]
     pub hook: Option<Hook>,
-    /// What {value} is for on and for off, where the command has other words.
+    /// The words for {value} on and off, if the command has others.
     #[arg(long, value_name = "ON,OFF", default_value = "on,off", requires = "hook")]
     pub hook_values: HookValues,
-    /// Run the hook; without it, it is only shown.
+    /// Run the hook; without --yes it is only shown.
     #[arg(long, requires = "hook")]
     pub yes: bool,
 }
 
-/// Bring a drive's write cache back to what it was before the first `headpond drive set`.
+/// Restore a drive's write cache to its state before the first `headpond drive set`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond drive restore /dev/sda\n  \
     headpond drive restore /dev/sdb --yes   # where it was set by a hook: run that")]
 pub struct RestoreArgs {
     /// The drive, or a partition of it.
     pub device: PathBuf,
-    /// Run the hook by which it was set; without it, it is only shown.
+    /// Run the hook by which it was set; without --yes it is only shown.
     #[arg(long)]
     pub yes: bool,
 }
 
-/// What to set; the write cache is all that there is.
+/// The setting; there is only the write cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change(pub Setting);
 
@@ -81,7 +81,7 @@ impl FromStr for Change {
         match text.split_once('=') {
             Some(("write-cache", "on")) => Ok(Self(Setting::On)),
             Some(("write-cache", "off")) => Ok(Self(Setting::Off)),
-            _ => Err("it is write-cache=on or write-cache=off".to_owned()),
+            _ => Err("write write-cache=on or write-cache=off".to_owned()),
         }
     }
 }
@@ -111,7 +111,7 @@ impl FromStr for HookValues {
             [on, off] if !on.is_empty() && !off.is_empty() && on != off => {
                 Ok(Self { on: on.to_owned(), off: off.to_owned() })
             }
-            _ => Err("it is two different words with a comma between, as wb,wt".to_owned()),
+            _ => Err("write two different words with a comma between, such as wb,wt".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `headpond drive`: what a drive is, and its write cache.
+//! `headpond drive`: properties of a drive, and its write cache.
 
 mod args;
 mod set;
@@ -13,7 +13,7 @@ use headpond_api::place::Places;
 /// Runs the command.
 ///
 /// # Errors
-/// Where the drive is not there, or does not do as asked; what was changed until then is said.
+/// If the drive is missing or does not apply the change; changes made until then are reported.
 pub fn run(places: &Places, command: &DriveCommand) -> Result<Exit> {
     match command {
         DriveCommand::Show(args) => show::run(args),

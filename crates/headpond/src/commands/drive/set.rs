@@ -10,10 +10,10 @@ use headpond_drive::{
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// What a drive was before it was first set, and how it was set.
+/// A drive's state before it was first set, and how it was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Before {
-    /// So that nobody takes the file for another drive's.
+    /// So that the file is not used for another drive.
     identity: String,
     write_cache: Setting,
     lasting: Lasting,
@@ -49,12 +49,12 @@ pub fn set(places: &Places, args: &DriveSetArgs) -> Result<Exit> {
     };
     tell(&drive, switched, to);
     if places.drive_before::<Before>(&identity)?.is_some() {
-        println!("`headpond drive restore {}` brings back what it was", drive.path.display());
+        println!("`headpond drive restore {}` restores the previous state", drive.path.display());
     }
     Ok(Exit::Ok)
 }
 
-/// A drive that is as it was has nothing new to be brought back.
+/// An unchanged drive needs no new entry.
 fn remember(places: &Places, identity: &str, first: Option<&Before>) -> Result<()> {
     match first {
         Some(before) => places.note_drive(identity, before),
@@ -62,13 +62,14 @@ fn remember(places: &Places, identity: &str, first: Option<&Before>) -> Result<(
     }
 }
 
-/// Brings back what a drive was before it was first set.
+/// Restores a drive's state before it was first set.
 pub fn restore(places: &Places, args: &RestoreArgs) -> Result<Exit> {
     let drive = Drive::find(&args.device)?;
     let identity = drive.identity();
     let Some(before) = places.drive_before::<Before>(&identity)? else {
         bail!(
-            "nothing is known of what {} was: it was not set by `headpond drive set`, was restored \
+            "the previous state of {} is unknown: it was not set by `headpond drive set`, was \
+             restored \
              since, or HEADPOND_STATE was another folder",
             drive.path.display()
         );
@@ -88,7 +89,7 @@ pub fn restore(places: &Places, args: &RestoreArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The words of the hook, once the user has seen them and said yes.
+/// The words of the hook, once the user has confirmed them.
 fn shown(
     drive: &Drive,
     (hook, values): &(Hook, HookValues),
@@ -107,20 +108,20 @@ fn shown(
 
 fn tell(drive: &Drive, switched: Switched, to: Setting) {
     if switched.flushed {
-        println!("flushed: what was acknowledged is on the medium");
+        println!("flushed: acknowledged writes are on the medium");
     }
     let state = |state: Option<CacheState>| state.map_or("unknown".into(), |it| it.to_string());
     let Switched { before, after, lasting, .. } = switched;
     let path = drive.path.display();
     println!("{path}: write cache was {}, is {}", state(before), state(after));
     if after.is_none() {
-        println!("the drive does not say whether it took {to}: ask the controller's own tool");
+        println!("the drive does not report whether it is {to}: check with the controller's tool");
     } else if before == after && lasting.is_none() {
-        println!("it was so already");
+        println!("unchanged");
     }
     match lasting {
-        Some(Lasting::Saved) => println!("the drive keeps that over a power cycle"),
-        Some(Lasting::UntilPowerCycle) => println!("the drive forgets that with the power"),
+        Some(Lasting::Saved) => println!("persistent over a power cycle"),
+        Some(Lasting::UntilPowerCycle) => println!("lost at a power cycle"),
         None => {}
     }
     for told in Facts::of(drive).disagreements {
@@ -129,7 +130,7 @@ fn tell(drive: &Drive, switched: Switched, to: Setting) {
 }
 
 impl Before {
-    /// The first state stays; how it is brought back is as thorough as what was done since.
+    /// The first state stays; the restore covers everything that was set since.
     fn and_then(&self, now: Before) -> Before {
         Before {
             lasting: self.lasting.max(now.lasting),

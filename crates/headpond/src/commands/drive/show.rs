@@ -28,8 +28,7 @@ fn text(facts: &Facts) -> String {
     table.row([
         "power-loss protection".into(),
         facts.protection.verdict.to_string(),
-        if facts.protection.hints.is_empty() { "nothing points at it" } else { "the hints below" }
-            .into(),
+        if facts.protection.hints.is_empty() { "no evidence" } else { "see the hints" }.into(),
     ]);
     let mut out = table.render();
     for hint in &facts.protection.hints {
@@ -56,7 +55,7 @@ fn what(kernel: &KernelFacts) -> Vec<Row> {
         row("rotations per minute", &kernel.rotations_per_minute, ToString::to_string),
         row("NUMA node", &kernel.numa_node, ToString::to_string),
     ];
-    // Only SCSI has a word for the vendor.
+    // Only SCSI reports the vendor.
     rows.retain(|[name, ..]| name != "vendor" || kernel.vendor.value().is_some());
     rows
 }
@@ -75,17 +74,17 @@ fn queue(kernel: &KernelFacts) -> [Row; 6] {
 
 fn caches(kernel: &KernelFacts, own: &OwnFacts) -> [Row; 7] {
     let believed = |on: &bool| match on {
-        true => "write back: it sends flushes".to_owned(),
-        false => "write through: it sends no flushes".to_owned(),
+        true => "write back: flushes are sent".to_owned(),
+        false => "write through: no flushes are sent".to_owned(),
     };
     [
-        row("the kernel believes", &kernel.write_cache, believed),
-        row("the kernel sends FUA", &kernel.fua, yes_or_no),
-        row("the drive's write cache", &own.write_cache, CacheState::to_string),
-        row("its read cache", &own.read_cache, on_or_off),
-        row("it can save that", &own.can_save, yes_or_no),
-        row("it has a volatile cache", &own.volatile_cache, yes_or_no),
-        row("and a non-volatile one", &own.non_volatile_cache, yes_or_no),
+        row("write cache (kernel)", &kernel.write_cache, believed),
+        row("FUA sent by the kernel", &kernel.fua, yes_or_no),
+        row("write cache (drive)", &own.write_cache, CacheState::to_string),
+        row("read cache (drive)", &own.read_cache, on_or_off),
+        row("setting can be saved", &own.can_save, yes_or_no),
+        row("volatile cache", &own.volatile_cache, yes_or_no),
+        row("non-volatile cache", &own.non_volatile_cache, yes_or_no),
     ]
 }
 

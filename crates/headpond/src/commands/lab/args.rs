@@ -18,7 +18,7 @@ pub enum LabCommand {
     Compare(CompareArgs),
 }
 
-/// List the plans that come with the program, or print one to start from.
+/// List the built-in plans, or print one to start from.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond lab plans\n  headpond lab plans write-policy > mine.toml"
@@ -28,7 +28,7 @@ pub struct PlansArgs {
     pub name: Option<String>,
 }
 
-/// Say what a plan will do, how long it takes and what it overwrites; do nothing.
+/// Print what a plan will do, how long it takes and what it overwrites, without running it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond lab check write-policy\n  \
     headpond lab check mine.toml --target disk=/dev/sdb")]
@@ -40,7 +40,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Carry a plan out and store every round.
+/// Run a plan and store every round.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond lab run write-policy --out results\n  \
     headpond lab run snia-iops --target drive=/dev/sdb --overwrite /dev/sdb --out results\n  \
@@ -51,35 +51,36 @@ pub struct CheckArgs {
     --overwrite /dev/md1 --array '{ raid = 5, drives = 4, drive = \"hdd-7k2-14t\" }' --out results\n  \
     headpond lab run mine.toml --out results --html report.html\n\n\
     A target is a block device, a file (path:SIZE), an NBD export (nbd://..., nbd+unix://...), or a\n\
-    served volume (volume:NAME). What is written to has to be named again with --overwrite; a device\n\
+    served volume (volume:NAME). A target that is written must be confirmed with --overwrite; a \
+    device\n\
     that is mounted, in use or holds a file system is refused. docs/lab.md has the form of plans.")]
 pub struct RunArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// Folder for the results; it is made.
+    /// Folder for the results; it is created.
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
-    /// A target whose contents may be lost, as the plan or --target says it.
+    /// A target that may be overwritten, as named in the plan or by --target.
     #[arg(long, value_name = "TARGET")]
     pub overwrite: Vec<String>,
     #[command(flatten)]
     pub shown: ShownArgs,
 }
 
-/// Go on with a plan that was interrupted; what was measured is kept.
+/// Resume an interrupted plan; completed measurements are kept.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond lab resume results --overwrite /dev/sdb")]
 pub struct ResumeArgs {
     /// Folder of the results.
     pub folder: PathBuf,
-    /// A target whose contents may be lost.
+    /// A target that may be overwritten.
     #[arg(long, value_name = "TARGET")]
     pub overwrite: Vec<String>,
     #[command(flatten)]
     pub shown: ShownArgs,
 }
 
-/// Say what results mean: conclusions, figures, charts.
+/// Report on results: conclusions, figures, charts.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond lab report results\n  \
     headpond lab report results --html report.html --csv cells.csv")]
@@ -90,7 +91,7 @@ pub struct ReportArgs {
     pub shown: ShownArgs,
 }
 
-/// Put two results side by side: what differs by more than chance.
+/// Compare two results: significant differences.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond lab compare before after")]
 pub struct CompareArgs {
@@ -103,24 +104,24 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-/// Which plan, and what it is carried out on.
+/// The plan, and its targets.
 #[derive(Args)]
 pub struct PlanArgs {
-    /// A plan that comes with the program (`headpond lab plans`), or a file.
+    /// A built-in plan (`headpond lab plans`), or a file.
     pub plan: String,
-    /// A target in the place of the plan's own; NAME=TARGET gives it a name, and several of one
-    /// name are arrays that are loaded at once.
+    /// A target instead of the plan's own; NAME=TARGET gives it a name, and several of one name are
+    /// arrays that are loaded concurrently.
     #[arg(long, value_name = "[NAME=]TARGET", value_parser = target)]
     pub target: Vec<Target>,
-    /// The array that these targets are, for what is expected of it: '{ raid = 5, drives = 4,
+    /// The array that these targets form, for its expected performance: '{ raid = 5, drives = 4,
     /// drive = "hdd-7k2-14t" }'.
     #[arg(long, value_name = "TABLE", requires = "target")]
     pub array: Option<ArrayOf>,
     /// The command that changes a setting of these targets; {name} and {value} stand for both.
     #[arg(long, value_name = "COMMAND", requires = "target")]
     pub set: Option<String>,
-    /// The command that sets back what --set has changed, run when the plan ends, however it does;
-    /// {name} stands for each setting that was changed.
+    /// The command that restores the settings changed by --set, run at the end of the plan in any
+    /// case; {name} stands for each changed setting.
     #[arg(long, value_name = "COMMAND", requires = "set")]
     pub restore: Option<String>,
 }
@@ -140,10 +141,10 @@ pub struct ShownArgs {
 }
 
 impl ShownArgs {
-    /// Checks that what is measured for hours can be written down where it is wanted.
+    /// Checks that results can be written to the requested folders.
     ///
     /// # Errors
-    /// Where a folder is missing that nobody is about to make.
+    /// If a folder is missing and will not be created.
     pub fn check(&self, made: Option<&Path>) -> Result<()> {
         let plain = |folder: &Path| std::path::absolute(folder).ok();
         let is_made = |folder: &Path| made.is_some_and(|made| plain(folder) == plain(made));
@@ -151,7 +152,7 @@ impl ShownArgs {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             if folder.is_some_and(|folder| !folder.is_dir() && !is_made(folder)) {
                 return Err(Failure::usage(format!(
-                    "{}: there is no such folder; make it first, or name another file",
+                    "{}: no such folder; create it first, or name another file",
                     file.display()
                 )));
             }
@@ -182,12 +183,12 @@ fn target(text: &str) -> std::result::Result<Target, String> {
         return Ok(Target { device: Some(place.into()), ..named });
     }
     if let Some((path, size)) = place.rsplit_once(':') {
-        let size = size.parse().map_err(|_| format!("{size:?} after the colon is no size"))?;
+        let size = size.parse().map_err(|_| format!("{size:?} after the colon is not a size"))?;
         return Ok(Target { file: Some(path.into()), size: Some(size), ..named });
     }
     match place.starts_with("/dev/") {
         true => Ok(Target { device: Some(place.into()), ..named }),
-        false => Err(format!("{place:?} is no device; a file needs a size: {place}:1G")),
+        false => Err(format!("{place:?} is not a device; a file needs a size: {place}:1G")),
     }
 }
 

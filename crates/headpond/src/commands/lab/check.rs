@@ -13,10 +13,10 @@ use headpond_report::{Align, Table, duration};
 use serde_json::json;
 use std::collections::{BTreeSet, HashSet};
 
-/// Says what a plan will do, and does nothing.
+/// Prints what a plan will do, without running it.
 ///
 /// # Errors
-/// Where it cannot be said.
+/// If the plan or a target cannot be read.
 pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     check_places(plan)?;
     check_settings(plan, served)?;
@@ -57,14 +57,14 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What keeps it from being run as things are.
+/// Why it cannot run at present.
 fn refusals(plan: &Plan, estimate: &Estimate, served: &Served<'_>) -> Vec<String> {
     let mut refusals: Vec<_> = beyond_limit(plan, estimate).into_iter().collect();
     refusals.extend(check_fio(plan).err().map(|error| error.to_string()));
     let contents = plan.targets.iter().flat_map(headpond_lab::Target::each);
     let contents = contents.filter_map(|target| consent::contents(plan, &target, served).err());
     refusals.extend(contents.map(|error| told(&error)));
-    // Several targets may be where the same is in the way.
+    // Several targets may have the same obstacle.
     let mut seen = HashSet::new();
     refusals.retain(|refusal| seen.insert(refusal.clone()));
     refusals
@@ -74,28 +74,27 @@ fn print_time(plan: &Plan, estimate: &Estimate, models: Option<ModelTime>) {
     let Estimate { least, most, fills, of_models, unknown } = estimate;
     let time = |seconds: f64| duration((seconds * 1e9) as u64);
     match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
-        // How long a pass takes them shows when it is over.
+        // The length of a pass is known only at its end.
         true if *of_models == 0.0 => println!("\nAll targets are models."),
-        true => println!(
-            "\nAll targets are models, which pass through up to {} of their own time.",
-            time(*of_models)
-        ),
+        true => {
+            println!("\nAll targets are models, with up to {} of virtual time.", time(*of_models))
+        }
         false if *most == 0.0 => {}
         false if least == most => println!("\nIt takes {}.", time(*most)),
         false => println!("\nIt takes {} to {}.", time(*least), time(*most)),
     }
     if let Some(ModelTime { seconds, probed, cells, at_once }) = models {
         println!(
-            "For the models this processor takes about {}, {at_once} at once, if all of their cells \
-             ({cells}) are like the pieces of {probed} that were just gone through.",
+            "The models take about {} of real time, {at_once} in parallel, estimated for {cells} \
+             cells from parts of {probed}.",
             time(seconds)
         );
     }
     if *fills > 0.0 {
-        println!("Of that, {} for fills, were they written at {FILL_MB_PER_S} MB/s.", time(*fills));
+        println!("Of that, {} for fills at {FILL_MB_PER_S} MB/s.", time(*fills));
     }
     for what in unknown {
-        println!("Not known, and not in that: how long it takes {what}.");
+        println!("Not included, since unknown: how long it takes {what}.");
     }
 }
 
@@ -137,20 +136,20 @@ fn swept(sweep: &Sweep) -> String {
 fn print_changes(plan: &Plan, overwritten: &[String]) {
     for (name, values) in &plan.matrix.settings {
         let values: Vec<_> = values.iter().map(ToString::to_string).collect();
-        println!("It changes {name}: {}.", values.join(", "));
+        println!("It sets {name}: {}.", values.join(", "));
     }
     for target in plan.targets.iter().filter(|_| !plan.matrix.settings.is_empty()) {
         let Some(command) = &target.set else { continue };
         println!("It runs, on this machine: {command}");
         match &target.restore {
-            Some(command) => println!("When it ends, however it does, it runs: {command}"),
-            None => println!("Nothing sets {} back: restore = \"...\" would.", target.name),
+            Some(command) => println!("At the end, in any case, it runs: {command}"),
+            None => println!("Nothing restores {}: add restore = \"...\".", target.name),
         }
     }
     match overwritten.is_empty() {
         true => println!("Nothing is overwritten."),
         false => {
-            println!("It overwrites what is on {}; allow it:", overwritten.join(" and "));
+            println!("It overwrites {}; allow it with:", overwritten.join(" and "));
             let words: Vec<_> =
                 overwritten.iter().map(|place| format!("--overwrite {place}")).collect();
             println!("  headpond lab run ... {}", words.join(" "));
@@ -158,24 +157,24 @@ fn print_changes(plan: &Plan, overwritten: &[String]) {
     }
 }
 
-/// What is loaded, at once where it is several.
+/// The devices under load; several are loaded concurrently.
 fn places(target: &headpond_lab::Target) -> String {
     let places: Vec<_> = target.each().iter().filter_map(headpond_lab::Target::place).collect();
     if places.is_empty() { "a model".into() } else { places.join(" + ") }
 }
 
-/// Who makes the requests.
+/// The load generator.
 fn how(plan: &Plan, target: &headpond_lab::Target) -> &'static str {
     match (target.kind(), target.is_in_process(&plan.matrix)) {
         (Kind::Machine, _) => "this program, in virtual time",
         (_, true) => "this program",
         (_, false) if plan.matrix.rate.is_empty() => "fio",
-        // fio counts a request from when it sends it, and it sends late where it is behind.
-        (_, false) => "fio (an open loop; a wait before it is sent does not count)",
+        // fio measures latency from submission, which is late when it lags.
+        (_, false) => "fio (open loop; latency from submission)",
     }
 }
 
-/// Checks that what is left of a plan takes no longer than it allows itself.
+/// Checks that the rest of a plan takes no longer than its limit.
 ///
 /// # Errors
 /// Where it does.

@@ -1,4 +1,4 @@
-//! Two results side by side.
+//! Comparison of two results.
 
 use super::args::CompareArgs;
 use crate::telling::print_json;
@@ -7,7 +7,7 @@ use headpond_api::outcome::{Exit, Failure};
 use headpond_lab::{Compared, Results, compare};
 use headpond_report::{Align, Table, duration, factor, number};
 
-/// Says what differs between two folders.
+/// Prints the significant differences between two folders.
 ///
 /// # Errors
 /// Where one cannot be read, or they have no cell in common.
@@ -53,7 +53,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
     let untold = compared.iter().filter(|it| !can_be_told(it)).count();
     println!(
         "\n{} cells: the second is faster in {faster}, slower in {slower}; {untold} have too few \
-         rounds to tell, and {} do not differ by more than chance between rounds, or 3 %",
+         rounds, and {} do not differ by more than chance between rounds, or 3 %",
         compared.len(),
         compared.len() - faster - slower - untold
     );
@@ -69,10 +69,10 @@ fn word(it: &Compared) -> &'static str {
         Some(verdict) => match verdict.winner_is_second() {
             Some(true) => "faster",
             Some(false) => "slower",
-            None if verdict.is_short_of_rounds() => "too few rounds to tell",
+            None if verdict.is_short_of_rounds() => "too few rounds",
             None => "",
         },
-        None => "cannot be told",
+        None => "undecided",
     }
 }
 

@@ -18,7 +18,7 @@ pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
     each.filter_map(|target| target.place())
 }
 
-/// Checks that everything that is written to was named again, and holds nothing that anybody needs.
+/// Checks that every target that is written was confirmed, and holds no data.
 ///
 /// # Errors
 /// A refusal; nothing was changed.
@@ -29,13 +29,14 @@ pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()>
     let missing: Vec<_> = places.iter().filter(|place| !allowed.contains(place)).collect();
     if let [place, ..] = missing[..] {
         return Err(Failure::refused(format!(
-            "the plan overwrites {place}; if what is on it may be lost, name it again: --overwrite \
+            "the plan overwrites {place}; if its data may be lost, confirm it: --overwrite \
              {place}"
         )));
     }
     if let Some(stranger) = allowed.iter().find(|place| !places.contains(place)) {
         return Err(Failure::usage(format!(
-            "--overwrite {stranger}: the plan does not write to that; `lab check` says to what"
+            "--overwrite {stranger}: the plan does not write to it; `lab check` lists what it \
+             writes"
         )));
     }
     plan.targets.iter().flat_map(Target::each).try_for_each(|it| contents(plan, &it, served))
@@ -47,7 +48,7 @@ fn named(word: &str, places: &[String]) -> String {
     whole.ok().filter(|path| places.contains(path)).unwrap_or_else(|| word.to_owned())
 }
 
-/// Checks that a target can be reached, and holds nothing where it is written to.
+/// Checks that a target can be reached, and holds no data if it is written.
 ///
 /// # Errors
 /// A refusal; nothing was changed.
@@ -55,7 +56,7 @@ pub fn contents(plan: &Plan, target: &Target, served: &Served<'_>) -> Result<()>
     let folder = target.file.as_ref().and_then(|file| file.parent());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         let (name, folder) = (&target.name, folder.display());
-        return Err(Failure::usage(format!("{name}: there is no folder {folder}: make it first")));
+        return Err(Failure::usage(format!("{name}: no folder {folder}: create it first")));
     }
     let is_written = overwritten(plan).any(|place| Some(place) == target.place());
     let path = target.device.as_ref().or(target.file.as_ref()).filter(|_| is_written);

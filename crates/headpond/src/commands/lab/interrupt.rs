@@ -1,12 +1,12 @@
-//! Signals end a run in order: programs that make its load end with it, settings are set back, and
-//! what was measured is kept. A second signal does not wait for that.
+//! A signal ends a run cleanly: load generators end with it, settings are restored, and results are
+//! kept. A second signal does not wait for that.
 
 use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_lab::Stop;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Has the first signal end a run, and the second this program.
+/// The first signal ends the run, the second this program.
 ///
 /// # Errors
 /// Where no signals can be waited for.

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use surroundings::Served;
 
-/// Measures, and says what was measured.
+/// Runs plans and reports results.
 ///
 /// # Errors
 /// Where a plan or a folder cannot be used, or a target must not be written to.
@@ -81,7 +81,7 @@ fn plan(args: &PlanArgs, served: &Served<'_>) -> Result<Plan> {
     let (plan, left_out) = plan.with_targets(targets, &setting_of)?;
     if !left_out.is_empty() {
         eprintln!(
-            "headpond: note: {} left as it is: it cannot be changed there (--set COMMAND, where a \
+            "headpond: note: {} is not set: it cannot be changed there (--set COMMAND, where a \
              command can)",
             left_out.join(", ")
         );
@@ -89,7 +89,7 @@ fn plan(args: &PlanArgs, served: &Served<'_>) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Results are gone on with from other folders too.
+/// A resume may run in another folder.
 fn with_whole_paths(target: Target) -> Target {
     let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let is_path = target.device.is_some() || target.file.is_some();
@@ -111,7 +111,8 @@ fn at_once(named: impl Iterator<Item = Target>) -> Result<Vec<Target>> {
         };
         if (first.kind(), first.size) != (target.kind(), target.size) {
             return Err(Failure::usage(format!(
-                "--target: those that are named {} are loaded at once, and have to be of one kind \
+                "--target: those that are named {} are loaded concurrently, and must be of one \
+                 kind \
                  and size",
                 first.name
             )));
@@ -147,7 +148,7 @@ fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::resume(&plan, &args.folder, &served)?;
     if course.left().next().is_none() {
-        eprintln!("headpond: everything is measured already");
+        eprintln!("headpond: all cells are measured already");
     }
     carry_out(&plan, course, (&args.folder, &args.overwrite), &args.shown)
 }
@@ -165,9 +166,7 @@ fn carry_out(
     let allowed: String = allowed.iter().map(|place| format!(" --overwrite {place}")).collect();
     outcome.map_err(|error| {
         let (why, folder) = (told(&error.into()), folder.display());
-        anyhow!(
-            "{why}; what was measured is kept, go on with: headpond lab resume {folder}{allowed}"
-        )
+        anyhow!("{why}; results are kept, continue with: headpond lab resume {folder}{allowed}")
     })?;
     show(&Results::read(folder)?, shown)
 }

@@ -1,4 +1,4 @@
-//! How far a plan is.
+//! Progress of a plan.
 
 use headpond_lab::{Cell, Ending, Plan, Watcher, iops};
 use headpond_report::{duration, number};
@@ -73,7 +73,7 @@ impl Watcher for Bar<'_> {
     fn ends(&mut self, cell: &Cell, ending: &Ending) {
         self.over += 1;
         let (rounds, iops) = self.under_way.remove(&cell.number).unwrap_or_default();
-        // What was steady early, or is left out, is nothing to wait for.
+        // Cells that were steady early or left out need no more rounds.
         let spared = u64::from(most(self.plan, cell).saturating_sub(rounds));
         let length = self.bar.length().unwrap_or_default();
         self.bar.set_length(length.saturating_sub(spared));

@@ -1,4 +1,4 @@
-//! Served volumes, as the lab needs them.
+//! Served volumes as targets of the lab.
 
 use crate::device::{DeviceSpec, Export};
 use headpond_api::client::Client;
@@ -46,7 +46,10 @@ impl Surroundings for Served<'_> {
         match (nbd.strip_prefix("unix:"), nbd.strip_prefix("tcp:")) {
             (Some(path), _) => Ok(format!("nbd+unix:///?socket={path}")),
             (None, Some(address)) => Ok(format!("nbd://{address}")),
-            (None, None) => Err(format!("{volume} is exported at {nbd}, which fio does not know")),
+            (None, None) => Err(format!(
+                "{volume} is exported at {nbd}, which fio does not \
+                support"
+            )),
         }
     }
 
@@ -121,8 +124,8 @@ impl Surroundings for Served<'_> {
         found.map(|setting| setting.value).ok_or_else(|| format!("it has no setting {key}"))
     }
 
-    /// Settings have the names of `headpond set`; `cache.` before them is understood, so that one
-    /// plan fits a volume and the model of its machine.
+    /// Settings have the names of `headpond set`; a prefix `cache.` is accepted, so that one plan
+    /// works for a volume and the model of its machine.
     fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String> {
         let client = Client::of(self.places, volume).map_err(|error| told(&error))?;
         let name = name.strip_prefix("cache.").unwrap_or(name);

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Look at drive models, and check one against a real drive.
+/// List, show and fit drive models, and compare one with a real drive.
 #[derive(Subcommand)]
 pub enum ModelCommand {
     List(ListArgs),
@@ -12,7 +12,7 @@ pub enum ModelCommand {
     Fit(FitArgs),
 }
 
-/// Measure a device, and write a model that behaves like it.
+/// Measure a device, and fit a model to it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond model fit --device /dev/sdb -o sdb.toml           # reads only, a few minutes\n  \
@@ -23,19 +23,19 @@ pub struct FitArgs {
     /// A block device, a file, or anything else that names a device.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
-    /// Where the model goes; to standard output where it is left out.
+    /// Output file of the model; default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// What the device is, where it does not say it rightly itself.
+    /// The kind of device, if it reports it wrong.
     #[arg(long, value_name = "hdd|ssd")]
     pub kind: Option<FitKind>,
-    /// Measure writes as well: everything on the device is lost.
+    /// Also measure writes: all data on the device is lost.
     #[arg(long)]
     pub destructive: bool,
-    /// Give up contents that would otherwise be a reason to refuse.
+    /// Overwrite data on the device that would otherwise be refused.
     #[arg(long, requires = "destructive")]
     pub force: bool,
-    /// Print what was measured, with the model's text.
+    /// Print the measurements with the model's text.
     #[arg(long)]
     pub json: bool,
 }
@@ -46,7 +46,7 @@ pub enum FitKind {
     Ssd,
 }
 
-/// List the models that come with the program.
+/// List the built-in models.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond model list")]
 pub struct ListArgs {

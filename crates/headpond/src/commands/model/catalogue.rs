@@ -10,7 +10,7 @@ use headpond_whatif::models;
 use serde_json::json;
 
 /// # Errors
-/// Never, as long as the models that come with the program are sound.
+/// Never, as long as the built-in models are valid.
 pub fn list(args: &ListArgs) -> Result<Exit> {
     let models: Result<Vec<Model>, CatalogueError> =
         catalogue::builtin_names().map(Model::builtin).collect();
@@ -47,7 +47,7 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
 }
 
 /// # Errors
-/// Where there is no such model, or the file describes none.
+/// If there is no such model, or the file is invalid.
 pub fn show(args: &ShowArgs) -> Result<Exit> {
     models::load(&args.name).map_err(Failure::usage)?;
     print!("{}", models::text(&args.name).map_err(Failure::usage)?);

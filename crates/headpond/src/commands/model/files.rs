@@ -28,7 +28,7 @@ impl DriveFiles {
     pub fn of(named: &Path) -> Result<Self> {
         fs::metadata(named).with_context(|| named.display().to_string())?;
         let name = named.file_name().and_then(|name| name.to_str());
-        let Some(name) = name else { bail!("{}: is no file name", named.display()) };
+        let Some(name) = name else { bail!("{}: is not a file name", named.display()) };
         let parent = named.parent().filter(|parent| !parent.as_os_str().is_empty());
         let folder = parent.unwrap_or(Path::new(".")).to_owned();
         let mut outermost = name.to_owned();

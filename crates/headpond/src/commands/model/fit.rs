@@ -11,7 +11,7 @@ use headpond_whatif::fit::{FitOptions, Measured, measure};
 use serde_json::json;
 use std::rc::Rc;
 
-/// Where the requests go is drawn from this, so that a device is measured alike each time.
+/// The seed of the addresses, so that measurements are repeatable.
 const SEED: u64 = 1;
 
 /// # Errors
@@ -49,7 +49,7 @@ fn carry_out(args: &FitArgs, spec: &DeviceSpec) -> Result<Measured> {
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
         let device: Rc<dyn BlockDevice> = match (spec, args.destructive) {
-            // Whoever only reads needs nobody's leave and keeps nobody out.
+            // A reader needs no lock.
             (DeviceSpec::Path(path), false) => {
                 let options = FileOptions::new(path).access(Access::ReadOnly);
                 Rc::new(FileDevice::open(&ring, &options.ownership(Ownership::Shared))?)

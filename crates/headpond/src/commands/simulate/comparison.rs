@@ -1,12 +1,12 @@
-//! Stacks beside each other, and which of them is best at what.
+//! Comparison of stacks, with the best of each metric.
 
 use headpond_report::{Align, Table, count};
 use headpond_whatif::{Outcome, Side};
 
-/// Nearer than this, and nobody has won.
+/// Smaller differences have no winner.
 const TIE: f64 = 0.02;
 
-/// One thing that is compared.
+/// One metric.
 pub struct Metric {
     pub name: String,
     /// One for each stack; nothing where it has none.
@@ -15,7 +15,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The stack that is better than every other one by more than chance.
+    /// The stack that is significantly better than every other one.
     pub fn winner(&self) -> Option<usize> {
         let better = |a: f64, b: f64| if self.is_rate { a > b } else { a < b };
         let known =
@@ -30,7 +30,7 @@ impl Metric {
         (better(best, next) && distance > TIE).then_some(first)
     }
 
-    /// A figure as people read it.
+    /// A figure, formatted.
     pub fn words(&self, stack: usize) -> String {
         match self.figures[stack] {
             None => "-".to_owned(),
@@ -41,7 +41,7 @@ impl Metric {
     }
 }
 
-/// What can be compared; nothing where there is one stack only.
+/// The metrics; empty for a single stack.
 pub fn metrics(outcomes: &[Outcome]) -> Vec<Metric> {
     let jobs = outcomes.iter().map(|outcome| outcome.jobs.len()).min().unwrap_or(0);
     if outcomes.len() < 2 {

@@ -19,10 +19,10 @@ use headpond_whatif::{Experiment, Fit, Load, Outcome, Pace, TraceLoad, job};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Runs what is described, or the published tables.
+/// Runs the described stacks, or the published tables.
 ///
 /// # Errors
-/// Where a file cannot be used, or a machine cannot be put together; the error names it.
+/// If a file or a machine description is invalid; the error names it.
 pub fn run(args: &SimulateArgs) -> Result<Exit> {
     match &args.reference {
         Some(folder) => run_reference(folder, args.json),
@@ -50,7 +50,7 @@ fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// From the trace, the job file, or the flags that say the same.
+/// From the trace, the job file, or the equivalent flags.
 fn load(args: &SimulateArgs) -> Result<Load> {
     if let Some(path) = &args.trace {
         return Ok(Load::Trace(trace(path, args)?));
@@ -61,7 +61,7 @@ fn load(args: &SimulateArgs) -> Result<Load> {
     }
     let Some(rw) = &args.rw else {
         return Err(Failure::usage(
-            "say what is asked of the machine: --trace FILE, --job FILE, or --rw and more",
+            "the workload is missing: --trace FILE, --job FILE, or --rw with options",
         ));
     };
     let mut text = format!(
@@ -76,7 +76,7 @@ fn load(args: &SimulateArgs) -> Result<Load> {
 
 fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
     if path == Path::new("-") {
-        return Err(Failure::usage("--trace needs a file: each stack reads it anew"));
+        return Err(Failure::usage("--trace needs a file: each stack reads it"));
     }
     let pace = match args.as_fast_as_possible {
         true => Pace::AsFastAsPossible { depth: args.iodepth },
@@ -92,7 +92,7 @@ fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
     Ok(TraceLoad::open(path, pace, fit, options)?)
 }
 
-/// Runs experiments while standard error shows how far they are.
+/// Runs experiments with progress on standard error.
 pub fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
     let outcomes = progress::simulate_shown(experiments);
     let outcomes = outcomes.into_iter().zip(experiments);

@@ -1,4 +1,4 @@
-//! What simulations found out, as one page that needs nothing else.
+//! Results of simulations as a self-contained page.
 
 use super::{comparison, report};
 use headpond_report::{Axis, COLOURS, Chart, Grid, Line, Lines, Tone, Unit};
@@ -15,7 +15,7 @@ pub fn page(outcomes: &[Outcome]) -> String {
         section("", &report::jobs(outcomes).draw()),
         if compared.rows.is_empty() { String::new() } else { section("", &compared.draw()) },
         side_by_side(&charts(outcomes)),
-        part("How busy everything was", &section("", &report::devices(outcomes).draw())),
+        part("Utilisation", &section("", &report::devices(outcomes).draw())),
         part("Where the time went", &outcomes.iter().map(why).collect::<String>()),
     ];
     document("simulated", &parts.concat())
@@ -44,7 +44,7 @@ fn charts(outcomes: &[Outcome]) -> Vec<Chart> {
     let iops = chart("Requests a second", up, outcomes, iops);
     let has_cache = outcomes.iter().any(|outcome| outcome.cache.is_some());
     let up = Axis::linear(0.0, 1.0, Unit::Share);
-    let dirty = || chart("Dirty, percent of what may be", up, outcomes, |it| it.dirty_ratio);
+    let dirty = || chart("Dirty ratio, percent", up, outcomes, |it| it.dirty_ratio);
     [iops].into_iter().chain(has_cache.then(dirty)).collect()
 }
 

@@ -1,5 +1,5 @@
-//! How far the experiments are: virtual time done, share done, time left. A line now and then where
-//! standard error is no terminal.
+//! Progress of experiments: virtual time, share done, time left. If standard error is not a
+//! terminal, a line periodically.
 
 use headpond_whatif::{Experiment, Gauge, Outcome, SimulateError, simulate_all};
 use indicatif::{ProgressBar, ProgressStyle};

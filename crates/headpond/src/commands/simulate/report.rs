@@ -1,4 +1,4 @@
-//! What simulations found out, for a terminal.
+//! Results of simulations, for a terminal.
 
 use super::comparison;
 use super::picture::sparkline;
@@ -6,7 +6,7 @@ use headpond_report::{Align, Table, count, percent, throughput};
 use headpond_whatif::{DeviceShare, JobOutcome, Outcome, Window};
 use std::fmt::Write as _;
 
-/// Everything, in the order in which people ask.
+/// The whole report.
 pub fn text(outcomes: &[Outcome]) -> String {
     let mut text = jobs(outcomes).render();
     let devices = devices(outcomes).render() + &each_drive(outcomes);
@@ -24,7 +24,7 @@ pub fn text(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// What the jobs experienced.
+/// Results of the jobs.
 pub fn jobs(outcomes: &[Outcome]) -> Table {
     let right = ["", "IOPS", "MB/s", "mean ms", "p50", "p99", "p99.9", "p99.99"];
     let columns = [("stack", Align::Left), ("job", Align::Left)]
@@ -59,7 +59,7 @@ fn job_rows(table: &mut Table, stack: &str, job: &JobOutcome) {
     }
 }
 
-/// How busy everything was.
+/// Utilisation of the devices.
 pub fn devices(outcomes: &[Outcome]) -> Table {
     let right = ["busy", "busiest", "reads/s", "writes/s", "read ms", "write ms"];
     let columns = [("stack", Align::Left), ("device", Align::Left)]
@@ -96,7 +96,7 @@ fn device_row(stack: &str, device: &str, share: &DeviceShare) -> [String; 8] {
     ]
 }
 
-/// What happened when: pictures under each other, each kind with one scale for all stacks.
+/// Time series, each metric with one scale for all stacks.
 fn courses(outcomes: &[Outcome]) -> String {
     type Pick = fn(&Window) -> f64;
     let kinds: [(&str, Pick); 3] = [
@@ -128,7 +128,7 @@ fn courses(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// The drives side by side: one that stands out shows.
+/// Utilisation by drive, which shows outliers.
 fn each_drive(outcomes: &[Outcome]) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();

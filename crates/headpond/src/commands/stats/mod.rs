@@ -13,15 +13,15 @@ use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_volume::{ClassReport, CoreReport};
 
-/// Shows what a served volume has done since it was opened, or its counters were reset.
+/// Shows statistics of a served volume since it was opened or its counters were reset.
 ///
 /// # Errors
-/// Where it is not served, has no cache where classes are asked for, or not that class.
+/// If it is not served, or lacks the requested cache or class.
 pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
     let mut shown = Shown::of(client.call(&operations::STATS)?, args)?;
     if args.reset {
-        // Only now: where what is asked for is not there, the counters stay.
+        // Only now: if what is requested does not exist, the counters stay.
         shown = Shown::of(client.call(&operations::RESET_STATS)?, args)?;
     }
     if args.csv {
@@ -35,13 +35,13 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
             Shown::Volume(stats) => print!("{}", table::volume(stats)),
         }
         if args.reset {
-            println!("The counters of {} are at zero now.", args.name);
+            println!("The counters of {} are reset.", args.name);
         }
     }
     Ok(Exit::Ok)
 }
 
-/// What is asked for.
+/// The requested statistics.
 enum Shown {
     Volume(Box<Stats>),
     Classes(Vec<ClassReport>),
@@ -87,11 +87,11 @@ impl Shown {
 /// The classes that are asked for.
 fn chosen(stats: Stats, args: &StatsArgs) -> Result<Vec<ClassReport>> {
     let name = &args.name;
-    let no_cache = || Failure::usage(format!("{name} has no cache, and so no classes"));
+    let no_cache = || Failure::usage(format!("{name} has no cache, and hence no classes"));
     let mut classes = stats.report.cache.ok_or_else(no_cache)?.classes;
     classes.retain(|class| args.class.is_none_or(|id| u16::from(class.id) == u16::from(id)));
     if let (Some(id), true) = (args.class, classes.is_empty()) {
-        let text = format!("{name} has no class {id}: no rule names it and no request had it");
+        let text = format!("{name} has no class {id}: no rule defines it and no request had it");
         return Err(Failure::usage(text));
     }
     Ok(classes)

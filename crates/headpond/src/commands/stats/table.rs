@@ -35,7 +35,7 @@ fn of_cache(cache: &CacheReport, since: &str, readahead: &ReadaheadStats) -> Str
     out + &recovery_line(&cache.slices)
 }
 
-/// What clients have asked of each, where there are several.
+/// Requests of each core, if there are several.
 fn cores(cores: &[CoreReport]) -> String {
     let right = |name| (name, Align::Right);
     let mut table = Table::new([
@@ -75,14 +75,14 @@ fn cores(cores: &[CoreReport]) -> String {
     if cores.len() < 2 { String::new() } else { table.render() + "\n" }
 }
 
-/// What the cache holds of one core, and what was asked of it.
+/// Usage and requests of one core.
 pub fn core(core: &CoreReport) -> String {
     let out = format!("core {} ({})\n\n", core.id, core.name)
         + &four_tables([&core.usage, &core.requests, &core.blocks, &core.errors]);
     out + &bypasses(&core.bypasses) + &latency(&core.latency)
 }
 
-/// What one class holds, and its requests.
+/// Usage and requests of one class.
 pub fn class(class: &ClassReport) -> String {
     let name = class.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let out = format!("class {}{name}\n\n", class.id)
@@ -110,8 +110,8 @@ fn table_of(title: &str, rows: &[Row], is_shown: impl Fn(&Row) -> bool) -> Strin
 
 /// The reasons that there were.
 fn bypasses(rows: &[Row]) -> String {
-    let table = table_of("past the cache, by reason", rows, |row| row.count > 0);
-    if table.is_empty() { "nothing went past the cache\n\n".into() } else { table + "\n" }
+    let table = table_of("bypassed the cache, by reason", rows, |row| row.count > 0);
+    if table.is_empty() { "no request bypassed the cache\n\n".into() } else { table + "\n" }
 }
 
 fn latency(ways: &[WayLatency]) -> String {
@@ -143,17 +143,17 @@ fn latency(ways: &[WayLatency]) -> String {
     if table.is_empty() { String::new() } else { table.render() + note + "\n" }
 }
 
-/// What goes to and from the devices, and what the log adds to it.
+/// Device traffic, and the write amplification of the log.
 fn device_lines(Traffic { cache, core }: &Traffic, amplification: Option<f64>) -> String {
     let amplification = match amplification {
-        Some(written) => format!("{written:.2} bytes written for each byte that entered"),
-        None => "nothing entered".into(),
+        Some(written) => format!("{written:.2} bytes written per byte inserted"),
+        None => "nothing inserted".into(),
     };
     format!(
-        "cache device: {amplification}: {} data, {} carried on by \
-         reclaim, {} descriptors, {} checkpoints; {} discarded\n\
-         \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} lent\n\
-         array: {} read for requests, {} ahead; {} written by requests, {} by the cleaner\n",
+        "cache device: {amplification}: {} data, {} relocated by reclaim, {} descriptors, {} \
+         checkpoints; {} discarded\n\
+         \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} borrowed\n\
+         array: {} read for requests, {} readahead; {} written by requests, {} by the cleaner\n",
         size(cache.written_data),
         size(cache.written_copies),
         size(cache.written_descriptors),
@@ -173,7 +173,7 @@ fn device_lines(Traffic { cache, core }: &Traffic, amplification: Option<f64>) -
 
 fn cleaning_line(cleaning: &CleaningReport) -> String {
     format!(
-        "cleaning: {} blocks, {:.0} a second now and {:.0} on average; {} writes of {:.1} blocks, {} of \
+        "cleaning: {} blocks, {:.0}/s now and {:.0}/s on average; {} writes of {:.1} blocks, {} of \
          them whole stripes; {} flushes; {} writes waited\n",
         count(cleaning.blocks),
         cleaning.blocks_per_s_now,
@@ -191,8 +191,8 @@ fn readahead_line(readahead: &ReadaheadStats) -> String {
         return String::new();
     }
     format!(
-        "reading ahead: {} in {} pieces, {} of it used; readers caught up {} times, missed {} times \
-         and were left alone {} times\n",
+        "readahead: {} in {} pieces, {} of it used; {} times caught up by readers, {} times \
+         missed, {} times skipped\n",
         size(readahead.bytes),
         count(readahead.pieces),
         percent(readahead.used_bytes as f64 / readahead.bytes as f64),
@@ -202,8 +202,7 @@ fn readahead_line(readahead: &ReadaheadStats) -> String {
     )
 }
 
-/// The parts of a slice's memory, of which its total is the sum, and how full the pool is that
-/// scattered lines take from.
+/// The parts of a slice's memory, of which its total is the sum, and the usage of the extent pool.
 fn memory_parts(slice: &MemoryStats) -> [(u64, &'static str); 12] {
     // All fields are named, so that none is forgotten.
     let MemoryStats { map, dirty_index, segments, checksums, extent_pool, .. } = *slice;
@@ -212,20 +211,20 @@ fn memory_parts(slice: &MemoryStats) -> [(u64, &'static str); 12] {
     [
         (map, "the map"),
         (checksums, "checksums"),
-        (eviction_queues, "queues of eviction"),
-        (extent_pool, "the pool for scattered lines"),
-        (ghosts, "what left lately"),
-        (dirty_index, "what is dirty"),
+        (eviction_queues, "eviction queues"),
+        (extent_pool, "pool for fragmented lines"),
+        (ghosts, "ghosts (evicted)"),
+        (dirty_index, "dirty index"),
         (hit_counts, "hit counts"),
         (segments, "segments"),
-        (written_list, "what the array has not flushed yet"),
-        (parts, "what was written in part, until it is whole"),
+        (written_list, "written, not yet flushed by the array"),
+        (parts, "partial blocks"),
         (classes, "classes"),
         (latencies, "latencies"),
     ]
 }
 
-/// What the cache takes of the machine's own memory, largest first.
+/// Memory of the machine used by the cache, largest first.
 fn memory_line(slices: &[SliceStats]) -> String {
     let sum = |pick: fn(&MemoryStats) -> u64| slices.iter().map(|it| pick(&it.memory)).sum::<u64>();
     let total: u64 = slices.iter().map(|slice| slice.memory_bytes).sum();

@@ -1,5 +1,4 @@
-//! The array in `headpond status`: its shape, how long its members are waited for, and each member
-//! that is not as it should be.
+//! The array in `headpond status`: its layout, deadlines, and each member that is not in sync.
 
 use crate::telling::word;
 use headpond_api::answers::CoreAnswer;
@@ -13,7 +12,7 @@ use std::collections::BTreeMap;
 /// Letters in a line of devices.
 const LINE_MAX: usize = 86;
 
-/// The array in one line, and what is not as it should be.
+/// The array in one line, and each deviation.
 pub fn print_array(array: &ArrayStatus) {
     let (members, state) = (array.members.len(), word(array.state));
     println!("  array     {} of {members} members{}, {state}", array.level, spread(array));
@@ -25,8 +24,8 @@ pub fn print_array(array: &ArrayStatus) {
     print_array_live(array);
 }
 
-/// Which devices the members in use are, group by group, and how long a strip is. Of an array that
-/// is not served those that are described.
+/// The devices of the members in use by group, and the strip size; of an array that is not served,
+/// those of the description.
 pub fn print_devices(core: &CoreAnswer) {
     let mut groups: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     match &core.array {
@@ -64,12 +63,12 @@ fn tell_devices(groups: &BTreeMap<usize, Vec<&str>>) -> Vec<String> {
     lines
 }
 
-/// What a member would take with it before a log has made all parity anew.
+/// Data at risk until all parity has been rewritten after an unclean shutdown.
 fn tell_suspect_parity(blocks: u64) -> Option<String> {
     (blocks > 0).then(|| {
         format!(
-            "suspect parity beside {} blocks after an unclean shutdown: until it is written again, \
-             a member that is lost takes what it holds there with it",
+            "suspect parity of {} blocks after an unclean shutdown: until it is rewritten, losing \
+             a member loses its data there",
             count(blocks)
         )
     })
@@ -78,42 +77,47 @@ fn tell_suspect_parity(blocks: u64) -> Option<String> {
 fn tell_growth(reshape: &ReshapeStatus) -> String {
     let percent = reshape.rows_done * 100 / reshape.rows.max(1);
     let (before, after) = (reshape.members_before, size(reshape.size_bytes_after));
-    format!("growing from {before} members to {after}: {percent} %")
+    format!("reshape from {before} members to {after}: {percent} %")
 }
 
-/// Of how much a scrub knows the checksums.
+/// The share of blocks with checksums.
 fn tell_integrity(integrity: &IntegrityStatus) -> String {
     let percent = integrity.regions_signed * 100 / integrity.regions.max(1);
-    format!("integrity {percent} % signed")
+    format!("integrity: {percent} % with checksums")
 }
 
-/// How long members are waited for, where others can answer for them.
-fn tell_deadlines(deadlines: &DeadlineStatus) -> String {
+/// The deadlines of members.
+fn tell_patience(deadlines: &DeadlineStatus) -> String {
     let seconds = |millis: u64| format!("{} s", millis as f64 / 1000.0);
     let read = match deadlines.read_timeout_ms {
         Some(millis) => format!("reads are reconstructed after {} at most", seconds(millis)),
         None => "late reads are not reconstructed".to_owned(),
     };
-    let deadline =
-        deadlines.timeout_ms.map(|millis| format!("{} without an answer", seconds(millis)));
+    let deadline = deadlines.timeout_ms.map(|millis| {
+        format!(
+            "{} without completing a \
+            request",
+            seconds(millis)
+        )
+    });
     let late = deadlines.timeouts_max.filter(|_| deadlines.read_timeout_ms.is_some());
     let late = late.map(|times| format!("{times} timeouts in 10 min"));
     let causes: Vec<String> = deadline.into_iter().chain(late).collect();
     let end = match causes.is_empty() {
-        true => "no member fails for being slow".to_owned(),
-        false => format!("a member fails after {}", causes.join(", or ")),
+        true => "no member is failed for being slow".to_owned(),
+        false => format!("a member is failed after {}", causes.join(", or ")),
     };
     format!("{read}; {end}")
 }
 
-/// Until then a drive without an answer is nothing to tell of.
+/// A shorter delay is not reported.
 const SILENT_MS: u64 = 1000;
 
 fn name_of(member: &MemberStatus) -> String {
     format!("member {} ({})", member.role, member.device.as_deref().unwrap_or("-"))
 }
 
-/// What a member did that does not answer in time.
+/// Slow and late operations of a member.
 fn tell_slow(member: &MemberStatus) -> Option<String> {
     let answers = &member.answers;
     let silent_ms = answers.unanswered_ms;
@@ -122,9 +126,9 @@ fn tell_slow(member: &MemberStatus) -> Option<String> {
     }
     let typical = answers.typical_read_us;
     let typical = typical.map(|micros| format!("; a read typically takes {micros} us"));
-    let mut state = if answers.is_slow { ", read around now" } else { "" }.to_owned();
+    let mut state = if answers.is_slow { ", reads reconstructed now" } else { "" }.to_owned();
     if silent_ms >= SILENT_MS {
-        state += &format!(", no answer for {:.0} s", silent_ms as f64 / 1e3);
+        state += &format!(", no completion for {:.0} s", silent_ms as f64 / 1e3);
     }
     Some(format!(
         "{}: {} slow reads, {} of them late, {} reads reconstructed{state}; slow {} times \
@@ -154,8 +158,7 @@ fn tell_errors(member: &MemberStatus) -> Option<String> {
     (!told.is_empty()).then(|| format!("{}: errors: {}", name_of(member), told.join(", ")))
 }
 
-/// How stripes lie on several groups, on more members than they have strips, or on members that
-/// differ.
+/// How stripes are placed on groups, on declustered or on unequal members.
 fn spread(array: &ArrayStatus) -> String {
     if array.groups > 1 {
         return format!(" in {} groups", array.groups);
@@ -168,7 +171,7 @@ fn spread(array: &ArrayStatus) -> String {
     format!(" in stripes of {}, {free} of {all} distributed spares free", declustered.width)
 }
 
-/// What is not as it should be, and the spares.
+/// Members that are not in sync, and the spares.
 pub(super) fn print_array_live(array: &ArrayStatus) {
     for member in &array.members {
         tell_member(member).iter().for_each(|line| println!("            {line}"));
@@ -195,11 +198,11 @@ fn tell_member(member: &MemberStatus) -> Vec<String> {
     lines.extend(tell_errors(member));
     lines.extend(member.stand_in.as_ref().map(|it| {
         let percent = percent_filled(it.rows_done, it.rows);
-        format!("member {role}: distributed spare {} stands in for it, {percent} %", it.slot)
+        format!("member {role}: replaced by distributed spare {}, {percent} %", it.slot)
     }));
     lines.extend(member.filling.as_ref().map(|it| {
         let percent = percent_filled(it.rows_done, it.rows);
-        format!("member {role}: {} takes its place, {percent} %", it.device)
+        format!("member {role}: being replaced by {}, {percent} %", it.device)
     }));
     lines
 }
@@ -239,7 +242,7 @@ mod tests {
         let quick = told(Some(250), None, None);
         assert_eq!(
             quick,
-            "reads are reconstructed after 0.25 s at most; no member fails for being slow"
+            "reads are reconstructed after 0.25 s at most; no member is failed for being slow"
         );
         let hung = told(None, Some(500), Some(8));
         assert!(hung.ends_with("fails after 0.5 s without an answer"), "{hung}");
@@ -274,8 +277,8 @@ mod tests {
         };
         assert_eq!(told(0, 900), None);
         assert!(told(0, 3_000).unwrap().contains("no answer for 3 s"), "to a write");
-        let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads reconstructed, read \
-                    around now, no answer for 14 s; slow 5 times and 2 timeouts in 10 min; a read \
+        let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads reconstructed, reads \
+            reconstructed now, no answer for 14 s; slow 5 times and 2 timeouts in 10 min; a read \
                     typically takes 812 us";
         assert_eq!(told(9, 14_200).as_deref(), Some(text));
     }

@@ -4,7 +4,7 @@ use headpond_api::answers::{ClientStatus, ServerStatus, Status};
 use headpond_report::{count, duration, size};
 use std::cmp::Reverse;
 
-/// Connections that are shown each in a line; `--json` has all.
+/// Connections that have a line each; `--json` has all.
 const SHOWN_MAX: usize = 8;
 
 pub fn print_clients(status: &Status) {
@@ -14,11 +14,11 @@ pub fn print_clients(status: &Status) {
 
 fn lines(clients: &[ClientStatus], server: &ServerStatus) -> Vec<String> {
     let (held, most) = (size(server.memory_held_bytes), size(server.memory_bytes_max));
-    let mut lines = vec![format!("  clients   {}, with {held} of {most} under way", clients.len())];
+    let mut lines = vec![format!("  clients   {}, with {held} of {most} in flight", clients.len())];
     if server.waiting_for_memory > 0 {
         lines.push(format!("            {} wait for memory", count(server.waiting_for_memory)));
     }
-    // Those that hold most.
+    // Those with the most memory.
     let mut sorted: Vec<&ClientStatus> = clients.iter().collect();
     sorted.sort_by_key(|client| Reverse(client.in_flight_bytes));
     lines.extend(sorted.iter().take(SHOWN_MAX).map(|client| line(client)));
@@ -31,7 +31,7 @@ fn lines(clients: &[ClientStatus], server: &ServerStatus) -> Vec<String> {
 
 fn line(client: &ClientStatus) -> String {
     format!(
-        "            {}: {}, connected for {}, {} requests, {} with {} under way",
+        "            {}: {}, connected for {}, {} requests, {} with {} in flight",
         client.peer,
         client.export.as_deref().unwrap_or("(handshake)"),
         duration((client.age_s * 1e9) as u64),
@@ -41,13 +41,13 @@ fn line(client: &ClientStatus) -> String {
     )
 }
 
-/// Connections and requests that were not served to the end, and why.
+/// Connections and requests that were refused or dropped, and why.
 fn losses(server: &ServerStatus) -> Option<String> {
     let counted = [
-        (server.refused, "connections refused, for all connections are in use"),
-        (server.gave_way, "lost their place to others before they asked for anything"),
-        (server.stalled, "cut off for keeping memory that others waited for"),
-        (server.requests_dropped, "requests dropped of clients that had left"),
+        (server.refused, "connections refused, all slots were taken"),
+        (server.gave_way, "disconnected idle for newer ones"),
+        (server.stalled, "disconnected for holding memory that others waited for"),
+        (server.requests_dropped, "requests dropped of disconnected clients"),
     ];
     let told = counted.iter().filter(|(times, _)| *times > 0);
     let told: Vec<String> =
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn what_was_not_served_is_told_with_its_reason() {
-        let expected = "2 connections refused, for all connections are in use; \
-                        276 requests dropped of clients that had left";
+        let expected = "2 connections refused, all slots were taken; \
+                        276 requests dropped of disconnected clients";
         let some = ServerStatus { refused: 2, requests_dropped: 276, ..server() };
         assert_eq!(losses(&some).unwrap().trim(), expected);
         assert_eq!(losses(&server()), None);

@@ -1,4 +1,4 @@
-//! The copies of a cache in `headpond status`.
+//! The cache mirror in `headpond status`.
 
 use super::array::print_array_live;
 use crate::telling::word;
@@ -7,8 +7,7 @@ use headpond_raid::superblock::RoleState;
 use headpond_report::size;
 use headpond_volume::MirrorStatus;
 
-/// Which devices a cache lies on, where they are copies of each other, and what is not as it should
-/// be.
+/// The devices of a cache mirror, and their deviations.
 pub fn print_copies(cache: &CacheAnswer) {
     match cache.live.as_ref().map(|live| &live.mirror) {
         Some(Some(mirror)) => {
@@ -27,8 +26,8 @@ fn tell_copies(mirror: &MirrorStatus) -> String {
     let active = members.iter().filter(|member| member.state == RoleState::Active);
     let names: Vec<&str> = active.filter_map(|member| member.device.as_deref()).collect();
     let risk = match mirror.at_risk_bytes {
-        0 => "no single one of them holds what nobody else has".to_owned(),
-        bytes => format!("{} that the array lacks would go with the last one", size(bytes)),
+        0 => "losing one of them loses no data".to_owned(),
+        bytes => format!("losing the last one loses {} of dirty data", size(bytes)),
     };
     let (all, state) = (members.len(), word(mirror.array.state));
     format!("{} of {all} copies in use, {state}: {}; {risk}", names.len(), names.join(", "))

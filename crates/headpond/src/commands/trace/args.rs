@@ -1,11 +1,11 @@
-//! What `headpond trace` takes.
+//! The command line of `headpond trace`.
 
 use crate::args::ReadArgs;
 use clap::{Args, Subcommand};
 use headpond_trace::ExportFormat;
 use std::path::PathBuf;
 
-/// Record, convert and look at block traces.
+/// Record, convert and summarise block traces.
 #[derive(Subcommand)]
 pub enum TraceCommand {
     Record(RecordArgs),
@@ -13,8 +13,8 @@ pub enum TraceCommand {
     Convert(ConvertArgs),
 }
 
-/// Record the requests to a volume that is being served, or to a block device of the kernel, until
-/// the time is over or Ctrl-C.
+/// Record the requests of a served volume or of a kernel block device, until the time is over or
+/// Ctrl-C.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond trace record hv0 --seconds 60 --output hv0.hptrace\n  \
@@ -24,10 +24,10 @@ pub struct RecordArgs {
     /// Name of a volume, or path of a block device.
     #[arg(value_name = "NAME|DEV")]
     pub name: String,
-    /// The recording; NAME.hptrace without it.
+    /// The output file; default: NAME.hptrace.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// How long to record.
+    /// Duration of the recording.
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
     /// Print JSON instead of text.
@@ -60,12 +60,11 @@ pub struct ConvertArgs {
     /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz; - for standard input.
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// Where to write; - for standard output. An existing file is not overwritten.
+    /// Output file; - for standard output. An existing file is not overwritten.
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
-    /// What to write: recording (Headpond's own, keeps everything), fio-iolog (version 3),
-    /// blkparse-text, csv (the table of MSR Cambridge), parquet (a row a request, for an engine of
-    /// yours).
+    /// Output format: recording (Headpond's own, complete), fio-iolog (version 3), blkparse-text,
+    /// csv (the table of MSR Cambridge), parquet (a row per request, for your own query engine).
     #[arg(long, value_name = "FORMAT", default_value = "recording")]
     pub to: ExportFormat,
     #[command(flatten)]

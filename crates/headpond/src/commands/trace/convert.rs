@@ -15,7 +15,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where the trace cannot be read, and what is wrong with it where; where the output exists or
-/// cannot be written. What was begun is removed again.
+/// cannot be written. A partial output is removed.
 pub fn run(args: &ConvertArgs) -> Result<Exit> {
     let mut reader = TraceReader::open(&args.input, args.read.options(Demand::References))?;
     let conversion = if args.output == Path::new("-") {
@@ -68,7 +68,7 @@ fn text(args: &ConvertArgs, reader: &TraceReader, conversion: Conversion) -> Str
     let (from, to, name) = (reader.format().words(), args.to.name(), args.output.display());
     let mut said = format!("{name}: {} requests from {from} to {to}\n", conversion.records);
     if conversion.left_out > 0 {
-        said += &format!("{} were left out: {to} has no words for them\n", conversion.left_out);
+        said += &format!("{} were left out: {to} cannot represent them\n", conversion.left_out);
     }
     said + &damage::table(&reader.tally().damage)
 }

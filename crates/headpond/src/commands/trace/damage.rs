@@ -1,4 +1,4 @@
-//! What lenient reading passed over, as text.
+//! Damage that lenient reading skipped, as text.
 
 use headpond_report::{Align, Table};
 use headpond_trace::DamageCounts;

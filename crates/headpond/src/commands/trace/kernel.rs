@@ -1,8 +1,8 @@
 //! `headpond trace record` of a block device: the kernel's own tracer, run by the program
 //! `blktrace`.
 //!
-//! `blktrace` knows the ways of every kernel to its tracer (ioctl, relay files, per-CPU buffers,
-//! either version of the events) and gives one stream; what is read from it is written as it comes.
+//! `blktrace` handles the interfaces of every kernel (ioctl, relay files, per-CPU buffers, both
+//! versions of the events) and writes one stream, which is converted as it arrives.
 
 use super::args::RecordArgs;
 use crate::commands::reading;
@@ -22,12 +22,12 @@ use std::process::{Child, Command, Stdio};
 /// Records until the time is over or Ctrl-C, which `blktrace` is sent as well.
 ///
 /// # Errors
-/// Where the device is none, where there is no tracer or no right to it, and what `blktrace` says.
+/// If it is not a device, if the tracer is missing or not permitted, and errors of `blktrace`.
 pub fn record(device: &Path, args: &RecordArgs) -> Result<Exit> {
     check_device(device)?;
     let blktrace = find_blktrace()?;
     if !is_root() {
-        bail!("{}: the kernel's tracer is root's: run this with sudo", device.display());
+        bail!("{}: the kernel's tracer requires root: run this with sudo", device.display());
     }
     let output = args.output.clone().unwrap_or_else(|| default_output(device));
     let mut child = start(&blktrace, device, args.seconds)?;
@@ -38,7 +38,7 @@ pub fn record(device: &Path, args: &RecordArgs) -> Result<Exit> {
             eprint!("{said}");
             conversion
         }
-        (Ok(None), Ok(_)) => bail!("{}: no request came while it was recorded", device.display()),
+        (Ok(None), Ok(_)) => bail!("{}: no request arrived during the recording", device.display()),
         (_, Err(failed)) => return Err(failed.context(device.display().to_string())),
         (Err(failed), Ok(said)) => return Err(failed.context(said.trim().to_owned())),
     };
@@ -49,7 +49,7 @@ pub fn record(device: &Path, args: &RecordArgs) -> Result<Exit> {
 fn check_device(device: &Path) -> Result<()> {
     let known = fs::metadata(device).with_context(|| device.display().to_string())?;
     if !known.file_type().is_block_device() {
-        bail!("{}: is no block device; a volume is recorded by its name", device.display());
+        bail!("{}: is not a block device; a volume is recorded by its name", device.display());
     }
     let (major, minor) = (rustix::fs::major(known.rdev()), rustix::fs::minor(known.rdev()));
     let attributes = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
@@ -59,7 +59,7 @@ fn check_device(device: &Path) -> Result<()> {
     Ok(())
 }
 
-/// In the user's path, or where administrators' programs are.
+/// In the user's path, or in the folders of administrators' programs.
 fn find_blktrace() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -93,7 +93,7 @@ fn survive_interrupt() -> Result<()> {
     Ok(())
 }
 
-/// Reads what `child` traces and writes it as a recording; `None` where nothing came.
+/// Converts the trace of `child` to a recording; `None` if it is empty.
 fn write(child: &mut Child, output: &Path) -> Result<Option<Conversion>> {
     let stream = child.stdout.take().context("blktrace has no output")?;
     let options = ReadOptions { format: Some(TraceFormat::Blktrace), ..ReadOptions::default() };
@@ -109,7 +109,7 @@ fn write(child: &mut Child, output: &Path) -> Result<Option<Conversion>> {
     Ok(Some(conversion?))
 }
 
-/// Waits for `blktrace` and gives what it said; an error where it failed.
+/// Waits for `blktrace` and returns its output; an error if it failed.
 fn end(mut child: Child) -> Result<String> {
     let mut said = String::new();
     if let Some(mut stream) = child.stderr.take() {
@@ -127,6 +127,6 @@ fn tell(args: &RecordArgs, output: &Path, conversion: Conversion) {
     if args.json {
         println!("{}", json!({ "records": records, "output": output }));
     } else {
-        println!("{file}: {records} requests recorded; look at it with `headpond analyze {file}`");
+        println!("{file}: {records} requests recorded; analyse it with `headpond analyze {file}`");
     }
 }

@@ -43,7 +43,7 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
     }
     print!("{}", render_stats(reader.format(), &stats, &tally));
     if !lacks.is_empty() {
-        println!("\nThe trace tells {}: reuse is all that can be learnt from it.", lacks.words());
+        println!("\nThe trace has {}: only reuse can be analysed.", lacks.words());
     }
     print!("{}", damage::table(&tally.damage));
     Ok(Exit::Ok)

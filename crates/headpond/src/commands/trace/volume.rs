@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Records for a while, or until Ctrl-C.
+/// Records for a given time, or until Ctrl-C.
 ///
 /// # Errors
 /// Where the volume is not served, or the file cannot be written.

@@ -1,4 +1,4 @@
-//! `headpond witness agent`: what the machine that loses its power runs at each boot.
+//! `headpond witness agent`: runs at each boot on the machine that loses its power.
 
 use super::args::AgentArgs;
 use super::connect::Client;
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_secs(2);
-/// Refusals one after another that end it: the kernel may still hold what a session before had.
+/// Consecutive refusals that end it: the kernel may still hold locks of a previous session.
 const REFUSALS_MAX: u32 = 5;
 
 /// # Errors
-/// Refusals; everything else is tried again.
+/// Refusals; other errors are retried.
 pub fn run(args: &AgentArgs) -> Result<Exit> {
     let is_interrupted = watch_for_interrupts()?;
     let pool = BufferPool::new(&PoolConfig::default());
@@ -36,7 +36,7 @@ pub fn run(args: &AgentArgs) -> Result<Exit> {
                 Err(error) => {
                     refusals = if error.is::<Failure>() { refusals + 1 } else { 0 };
                     // The network may not be up yet, or the witness is being restarted.
-                    eprintln!("headpond: {}; again", headpond_api::outcome::told(&error));
+                    eprintln!("headpond: {}; retrying", headpond_api::outcome::told(&error));
                     client.runtime.sleep(PAUSE).await;
                 }
             }
@@ -47,7 +47,7 @@ pub fn run(args: &AgentArgs) -> Result<Exit> {
     })?
 }
 
-/// Does what the witness says; whether that was the last of it.
+/// Executes an instruction of the witness; whether it was the last one.
 async fn step(client: &Client, args: &AgentArgs, is_interrupted: &Arc<AtomicBool>) -> Result<bool> {
     match client.ask().await? {
         Task::End => {

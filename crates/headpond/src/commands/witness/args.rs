@@ -6,7 +6,7 @@ use headpond_witness::field::wire::{Load, Pattern, Sync};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Find out whether a device keeps what it has promised when its power goes.
+/// Test whether a device keeps flushed data across a power loss.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond witness probe /dev/sdb                            # no cut, nothing written\n  \
@@ -22,7 +22,7 @@ pub struct WitnessArgs {
 }
 
 impl WitnessArgs {
-    /// Whether it does nothing but print.
+    /// Whether it only prints.
     pub fn is_printer(&self) -> bool {
         matches!(self.command, WitnessCommand::Report(_))
     }
@@ -42,29 +42,29 @@ pub enum WitnessCommand {
     Probe(ProbeArgs),
 }
 
-/// Make the key that both machines hold.
+/// Create the key that both machines need.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond witness key witness.key && scp witness.key keeper:")]
 pub struct KeyArgs {
-    /// Where it goes; an existing file is not overwritten.
+    /// Output file; an existing file is not overwritten.
     pub file: PathBuf,
 }
 
-/// Where a witness listens and what it keeps.
+/// Address and folder of a witness.
 #[derive(Args)]
 pub struct ListenArgs {
     /// Address and port to listen on.
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7461")]
     pub listen: SocketAddr,
-    /// The key, which nobody else may read.
+    /// The key file, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Where it keeps what it hears: a folder on a disk that keeps its power.
+    /// Folder of its log, on a disk that keeps its power.
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
 }
 
-/// Be the witness, on a machine that keeps its power.
+/// Run the witness, on a machine that keeps its power.
 #[derive(Args)]
 #[command(after_help = "Example:\n  \
     headpond witness serve --listen 0.0.0.0:7461 --key witness.key --dir /var/lib/headpond-witness")]
@@ -73,7 +73,7 @@ pub struct ServeArgs {
     pub listen: ListenArgs,
 }
 
-/// The device, and the witness that watches it.
+/// The device, and its witness.
 #[derive(Args)]
 pub struct DeviceArgs {
     /// A block device, a file, anything else that names a device, or an NBD export
@@ -83,10 +83,10 @@ pub struct DeviceArgs {
     /// The witness.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub to: String,
-    /// The key, the same as at the witness; nobody else may read it.
+    /// The key file, the same as at the witness; readable by its owner only.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// What the witness calls the device; its machine's and its own name where nothing is said.
+    /// Name of the device at the witness; default: host name and device name.
     #[arg(long)]
     pub name: Option<String>,
 }
@@ -99,27 +99,27 @@ pub struct LoadArgs {
     /// Bytes of a write, a multiple of 4K up to 1M.
     #[arg(long, default_value = "4K")]
     pub bs: Size,
-    /// Where writes go: random, sequential, or hot (nine of ten to a twentieth of the region).
+    /// Write pattern: random, sequential, or hot (90 % to 5 % of the region).
     #[arg(long, default_value = "random")]
     pub pattern: PatternWord,
-    /// What is asked of the device for what was written: flush (after --sync-every writes), fua
-    /// (with each write; dsync is the same), none.
+    /// How writes are made durable: flush (after --sync-every writes), fua (with each write; dsync
+    /// is the same), none.
     #[arg(long, default_value = "flush")]
     pub sync: SyncWord,
     /// Writes from one flush to the next.
     #[arg(long, value_name = "WRITES", default_value_t = 64)]
     pub sync_every: u64,
-    /// Bytes of the device that are written to, at most 16G.
+    /// Size of the region that is written, at most 16G.
     #[arg(long, default_value = "1G")]
     pub size: Size,
-    /// Where they begin.
+    /// Start of the region.
     #[arg(long, default_value = "0")]
     pub start: Size,
-    /// What the device never tears: 512 (every drive), or 4096 for drives of 4 KiB sectors and for
-    /// Headpond's volumes.
+    /// Atomic write unit of the device: 512 (every drive), or 4096 for drives with 4 KiB sectors
+    /// and for Headpond volumes.
     #[arg(long, default_value_t = 512, value_parser = parse_atom)]
     pub atom: u64,
-    /// Overwrite what the device holds.
+    /// Overwrite data on the device.
     #[arg(long)]
     pub force: bool,
 }
@@ -139,7 +139,8 @@ pub enum SyncWord {
     None,
 }
 
-/// Write to a device and tell the witness, until the power goes; all in the region is lost.
+/// Write to a device and report to the witness, until the power loss; all data in the region is
+/// lost.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond witness write --device /dev/sdb --to keeper:7461 --key witness.key\n  \
@@ -151,15 +152,15 @@ pub struct WriteArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Seconds; until Ctrl-C or the cut where nothing is said.
+    /// Seconds; default: until Ctrl-C or the power cut.
     #[arg(long, value_name = "SECONDS")]
     pub runtime: Option<u64>,
-    /// Forget what the witness knows of this device.
+    /// Discard the witness's log of this device.
     #[arg(long)]
     pub anew: bool,
 }
 
-/// After the power is back: read everything, and have the witness rule on it.
+/// After the power is back: read the region, and let the witness verify it.
 #[derive(Args)]
 #[command(after_help = "Example:\n  \
     headpond witness verify --device /dev/sdb --to keeper:7461 --key witness.key\n\n\
@@ -172,7 +173,7 @@ pub struct VerifyArgs {
     pub json: bool,
 }
 
-/// Do what the witness says, at each boot again: look after a cut, then write.
+/// Run at each boot: verify after a cut, then write, as the witness instructs.
 #[derive(Args)]
 #[command(after_help = "Example:\n  \
     headpond witness agent --device /dev/sdb --to keeper:7461 --key witness.key --force\n\n\
@@ -185,7 +186,7 @@ pub struct AgentArgs {
     pub load: LoadArgs,
 }
 
-/// Be the witness and cut the power again and again, by a command.
+/// Run the witness and cut the power repeatedly, by a command.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond witness campaign --key witness.key --dir sdb --name box-sdb --cuts 60 \\\n      \
@@ -197,24 +198,24 @@ pub struct AgentArgs {
 pub struct CampaignArgs {
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// The name under which the agent tells of its device.
+    /// The name of the device that the agent uses.
     #[arg(long)]
     pub name: String,
     /// How many cuts; 60 without a loss exclude loss rates above 5 %, 299 those above 1 %.
     #[arg(long)]
     pub cuts: u64,
-    /// The command that cuts the power and gives it back, for `sh -c`.
+    /// The command that cuts and restores the power, for `sh -c`.
     #[arg(long, value_name = "COMMAND")]
     pub cut_hook: String,
-    /// Seconds of writing before a cut, drawn anew each time.
+    /// Seconds of writing before a cut, drawn each time.
     #[arg(long, value_name = "MIN..MAX", default_value = "10..60", value_parser = parse_between)]
     pub between: (f64, f64),
-    /// Seconds after a cut within which the machine must be back and looked at.
+    /// Seconds after a cut within which the device must be verified.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     pub wait_boot: u64,
 }
 
-/// Say what all cuts of a device prove together.
+/// Summarise all cuts of a device, with confidence limits.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond witness report sdb/box-sdb --json")]
 pub struct ReportArgs {
@@ -228,14 +229,14 @@ pub struct ReportArgs {
 /// The test without a second machine: write, cut, check.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  \
-    headpond witness simple write --device /dev/sdb    # says when to cut the power\n  \
+    headpond witness simple write --device /dev/sdb    # prints when to cut the power\n  \
     headpond witness simple check --device /dev/sdb")]
 pub enum SimpleCommand {
     Write(SimpleWriteArgs),
     Check(SimpleCheckArgs),
 }
 
-/// Fill the start of a device, flush it, and say when the power may be cut.
+/// Fill the start of a device, flush it, and print when to cut the power.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond witness simple write --device /dev/sdb --size 2G")]
 pub struct SimpleWriteArgs {
@@ -245,10 +246,10 @@ pub struct SimpleWriteArgs {
     /// Bytes from the start that are written and checked.
     #[arg(long, default_value = "2G")]
     pub size: Size,
-    /// Any number; drawn where nothing is said.
+    /// Any number; default: random.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Overwrite what the device holds.
+    /// Overwrite data on the device.
     #[arg(long)]
     pub force: bool,
 }
@@ -256,13 +257,14 @@ pub struct SimpleWriteArgs {
 /// Read it back.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond witness simple check --device /dev/sdb\n  \
-    headpond witness simple check --device /dev/sdb --seed 4711 --size 2G   # its start is gone\n\n\
+    headpond witness simple check --device /dev/sdb --seed 4711 --size 2G   # if its start is \
+    lost\n\n\
     Exit codes: 0 all of it is there, 1 it is not.")]
 pub struct SimpleCheckArgs {
     /// The device, or a file.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
-    /// What `simple write` has told, where the device's own start is gone.
+    /// The seed that `simple write` printed, if the start of the device is lost.
     #[arg(long, requires = "size")]
     pub seed: Option<u64>,
     /// Bytes from the start that are written and checked.
@@ -273,26 +275,26 @@ pub struct SimpleCheckArgs {
     pub json: bool,
 }
 
-/// Judge from timing alone what a device does with flushes; no power is cut.
+/// Estimate from timing alone how a device handles flushes; no power is cut.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    headpond witness probe /dev/sdb                   # reads only: is it what it says it is?\n  \
-    headpond witness probe /dev/sdb --destructive     # writes, so that there is something to judge\n  \
+    headpond witness probe /dev/sdb                   # reads only\n  \
+    headpond witness probe /dev/sdb --destructive     # writes and flushes\n  \
     headpond witness probe scratch.img --destructive --json\n\n\
     Exit codes: 0 flushes are honoured or need not be, 1 they are ignored, 3 timing cannot tell.")]
 pub struct ProbeArgs {
     /// A block device, a file, or anything else that names a device.
     pub device: String,
-    /// Measure writes and flushes: what is on the device is lost.
+    /// Measure writes and flushes: all data on the device is lost.
     #[arg(long)]
     pub destructive: bool,
-    /// Give up contents that would otherwise be a reason to refuse.
+    /// Overwrite data on the device that would otherwise be refused.
     #[arg(long, requires = "destructive")]
     pub force: bool,
     /// Bytes from the start of the device that are written to.
     #[arg(long, default_value = "64G")]
     pub size: Size,
-    /// About so many seconds for each of the measurements.
+    /// Approximate seconds for each measurement.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub time: u64,
     /// Print JSON.
@@ -324,13 +326,13 @@ impl LoadArgs {
 fn address(text: &str) -> Result<String, String> {
     match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
         Some((host, _)) if host.contains(':') && !host.ends_with(']') => {
-            Err(format!("an address with colons stands in brackets: [{text}]:7461, or its port"))
+            Err(format!("write an IPv6 address in brackets: [{text}]:7461"))
         }
         Some((_, port)) if port.parse::<u16>().is_err() => {
-            Err(format!("{port:?} is no port: 0 to 65535"))
+            Err(format!("{port:?} is not a port: 0 to 65535"))
         }
         Some(_) => Ok(text.to_owned()),
-        None => Err(format!("name the port too: {text}:7461, unless it listens on another")),
+        None => Err(format!("the port is missing: {text}:7461 is the default")),
     }
 }
 
@@ -342,7 +344,7 @@ fn parse_atom(text: &str) -> Result<u64, String> {
 }
 
 fn parse_between(text: &str) -> Result<(f64, f64), String> {
-    let wrong = || format!("{text:?} is no span of seconds: write 10..60");
+    let wrong = || format!("{text:?} is not a range of seconds: write 10..60");
     let (least, most) = text.split_once("..").ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
     let (least, most) = (number(least).ok_or_else(wrong)?, number(most).ok_or_else(wrong)?);

@@ -1,10 +1,10 @@
 //! `headpond witness campaign`: a witness that cuts the power.
 //!
 //! 1. It waits for a writer, and some time longer.
-//! 2. It notes that it is about to cut, and runs the hook.
-//! 3. It waits until the machine is back and its device was looked at; then from the start.
+//! 2. It records that it is about to cut, and runs the hook.
+//! 3. It waits until the device has been verified after the reboot, and repeats.
 //!
-//! **Invariants**: how far it is lies in the rulings alone, so a campaign goes on where it was.
+//! **Invariants**: progress is in the rulings alone, so an interrupted campaign resumes.
 
 use super::args::CampaignArgs;
 use super::report::{rulings, summary, told};
@@ -24,11 +24,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The agent has a last question, and may have begun to write.
+/// The agent has a last request, and may have begun to write.
 const FAREWELL_MAX: Duration = Duration::from_secs(30);
 
 /// # Errors
-/// Where the hook fails, or the machine does not come back.
+/// If the hook fails, or the machine does not return.
 pub fn run(args: &CampaignArgs) -> Result<Exit> {
     if !is_name(&args.name) {
         return Err(Failure::usage(format!("{:?} cannot be a device's name", args.name)));
@@ -58,7 +58,7 @@ enum End {
     Told,
 }
 
-/// Agents of the campaign's device are told when it is over.
+/// Agents of the device are notified at the end.
 struct Ends {
     name: String,
     end: Rc<Cell<End>>,
@@ -83,7 +83,7 @@ struct Campaign<'a> {
 
 impl Campaign<'_> {
     async fn carry_out(&self) -> Result<Exit> {
-        // A campaign that was ended between a cut and the look at it waits for that first.
+        // A campaign that was ended between a cut and its verification first waits for that.
         loop {
             let done = summary(&rulings(&self.folder)?);
             let looks = done.cuts + done.undecided;
@@ -99,7 +99,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Has the agent end, in order where it has begun to write again.
+    /// Ends the agent, with a clean end of its writes.
     async fn say_farewell(&self, end: &Cell<End>) {
         end.set(End::Reached);
         let deadline = self.runtime.now() + FAREWELL_MAX;
@@ -118,7 +118,7 @@ impl Campaign<'_> {
         }
     }
 
-    /// Lets the writer write for some time; whether it still does.
+    /// Lets the writer run for some time; whether it still runs.
     async fn writes_on(&self) -> Result<bool> {
         let (least, most) = self.args.between;
         let random = key::random()?;
@@ -144,9 +144,9 @@ impl Campaign<'_> {
             }
             if self.runtime.now() > deadline {
                 bail!(
-                    "{}: nobody has looked at the device within {} s of the cut: is the machine \
-                     back, and does it run `headpond witness agent`? The campaign goes on from here \
-                     when it is started again",
+                    "{}: the device was not verified within {} s of the cut: is the machine up, \
+                     and does it run `headpond witness agent`? The campaign resumes from here when \
+                     it is restarted",
                     self.args.name,
                     self.args.wait_boot
                 );
@@ -164,8 +164,8 @@ impl Campaign<'_> {
             match child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => bail!(
-                    "the cut hook failed ({status}): {}; it has to end with 0 once the power is cut. \
-                     The campaign goes on from here when it is started again",
+                    "the cut hook failed ({status}): {}; it must exit with 0 once the power is \
+                     cut. The campaign resumes from here when it is restarted",
                     self.args.cut_hook
                 ),
                 None => self.runtime.sleep(LOOK_EVERY).await,

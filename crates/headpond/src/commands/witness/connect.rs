@@ -34,7 +34,7 @@ impl Client {
         let name = args.name.clone().unwrap_or_else(|| target.name());
         if !is_name(&name) {
             return Err(Failure::usage(format!(
-                "{name:?} cannot be a name: up to 64 letters, digits, dashes, dots"
+                "{name:?} is not a valid name: use up to 64 letters, digits, dashes, dots"
             )));
         }
         let (key, to) = (key::read(&args.key)?, args.to.clone());
@@ -68,7 +68,7 @@ impl Client {
         })
     }
 
-    /// Asks what is to be done.
+    /// Asks for the next instruction.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -96,7 +96,7 @@ impl Client {
         }
         match last {
             Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => bail!(
-                "{}: nobody listens there: is `headpond witness serve`, or `campaign`, running, and \
+                "{}: connection refused: is `headpond witness serve`, or `campaign`, running, and \
                  on this port?",
                 named()
             ),
@@ -109,19 +109,19 @@ impl Client {
 /// The part of a device that a load writes to.
 ///
 /// # Errors
-/// Where it does not fit, or the load cannot be.
+/// If it does not fit, or the load is invalid.
 pub fn region(args: &LoadArgs, device: &dyn BlockDevice) -> Result<Region> {
     let usage = |what: String| Err(Failure::usage(what));
     if !args.bs.bytes().is_multiple_of(BLOCK_BYTES) {
-        return usage(format!("--bs {} is no multiple of 4K", args.bs));
+        return usage(format!("--bs {} is not a multiple of 4K", args.bs));
     }
     let (start, size) = (args.start.bytes(), device.size_bytes());
     if !start.is_multiple_of(BLOCK_BYTES) {
-        return usage(format!("--start {} is no multiple of 4K", args.start));
+        return usage(format!("--start {} is not a multiple of 4K", args.start));
     }
     if size < BLOCK_BYTES || start > size - BLOCK_BYTES {
         return usage(format!(
-            "--start {} is at the end of the device or behind it: it has {size} bytes",
+            "--start {} is beyond the end of the device: it has {size} bytes",
             args.start
         ));
     }

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Longer files are no keys.
+/// Longer files are not keys.
 const FILE_BYTES_MAX: u64 = 256;
 
 /// # Errors
@@ -22,7 +22,7 @@ pub fn run(args: &KeyArgs) -> Result<Exit> {
     let mut file = match opened {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(Failure::refused(format!(
-                "{}: is there already, and is not overwritten: use it, or name another file",
+                "{}: exists already, and is not overwritten: use it, or name another file",
                 named()
             )));
         }
@@ -30,19 +30,19 @@ pub fn run(args: &KeyArgs) -> Result<Exit> {
     };
     let key = Key::new(random()?);
     file.write_all(key.text().as_bytes()).and_then(|()| file.sync_all()).with_context(named)?;
-    println!("{}: a new key; the machine that writes and the witness need the same", named());
+    println!("{}: new key created; copy it to the other machine", named());
     Ok(Exit::Ok)
 }
 
-/// Reads a key that nobody else may read.
+/// Reads a key that is readable by its owner only.
 ///
 /// # Errors
-/// A refusal where others may, and where it is no key.
+/// A refusal if others may read it, or if it is not a key.
 pub fn read(path: &Path) -> Result<Key> {
     let named = || path.display().to_string();
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "{}: there is no such key: `headpond witness key {}` makes one, and both machines need \
+            "{}: no such key: `headpond witness key {}` makes one, and both machines need \
              the same",
             named(),
             named()
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<Key> {
     let mode = file.metadata().with_context(named)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(Failure::refused(format!(
-            "{}: others may read this key, or change it: chmod 600 {}",
+            "{}: other users can read or change this key: chmod 600 {}",
             named(),
             named()
         )));
@@ -62,7 +62,7 @@ pub fn read(path: &Path) -> Result<Key> {
     Key::parse(&text).with_context(named)
 }
 
-/// Bytes that nobody can guess.
+/// Cryptographically random bytes.
 ///
 /// # Errors
 /// Where the kernel gives none.

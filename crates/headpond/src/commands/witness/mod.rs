@@ -1,7 +1,7 @@
-//! `headpond witness`: whether a device keeps what it has promised when its power goes.
+//! `headpond witness`: tests whether a device keeps flushed data across a power loss.
 //!
-//! **Not here**: what is judged and how (`headpond_witness::field`); this is the command line, the
-//! sockets and the devices around it.
+//! **Not here**: verification (`headpond_witness::field`); here are the command line, sockets and
+//! devices.
 
 mod agent;
 mod args;
@@ -24,7 +24,7 @@ use args::WitnessCommand;
 use headpond_api::outcome::Exit;
 
 /// # Errors
-/// Refusals, and what goes wrong on the way.
+/// Refusals and errors.
 pub fn run(args: &WitnessArgs) -> Result<Exit> {
     match &args.command {
         WitnessCommand::Key(args) => key::run(args),

@@ -17,7 +17,7 @@ use serde_json::json;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-/// Where the requests go is drawn from this, so that a device is measured alike each time.
+/// The seed of the addresses, so that measurements are repeatable.
 const SEED: u64 = 1;
 
 /// # Errors
@@ -62,7 +62,7 @@ fn exit(judgement: &Judgement) -> Exit {
     }
 }
 
-/// What the kernel says.
+/// Properties reported by the kernel.
 fn reported(target: &Target) -> Result<Reported> {
     let Target::Device(DeviceSpec::Path(path)) = target else { return Ok(Reported::default()) };
     let facts = inspect(path)?;
@@ -74,14 +74,14 @@ fn reported(target: &Target) -> Result<Reported> {
     };
     let is_device =
         path.metadata().with_context(|| path.display().to_string())?.file_type().is_block_device();
-    // What is no drive by itself, as an array of the kernel's, says nothing of its own.
+    // A device that is not a drive, such as an md array, has none of its own.
     if let (true, Ok(drive)) = (is_device, Drive::find(path)) {
         add(&mut reported, &Facts::of(&drive));
     }
     Ok(reported)
 }
 
-/// What the drive says of itself, and what is known of its name and of its driver.
+/// Properties reported by the drive, and known of its name and its driver.
 fn add(reported: &mut Reported, facts: &Facts) {
     let Facts { kernel, own, .. } = facts;
     reported.fua = kernel.fua.value().copied();
@@ -100,16 +100,16 @@ fn add(reported: &mut Reported, facts: &Facts) {
 fn print(args: &ProbeArgs, reported: &Reported, measured: &Measured, judgement: &Judgement) {
     println!("{}: {}", args.device, headline(judgement, measured));
     if let Some(reason) = &reported.volatile {
-        println!("  whatever it does, it is lost with the power: {reason}");
+        println!("  in any case it is volatile: {reason}");
     }
     let told = |what: Option<bool>| what.map_or("unknown", |it| if it { "yes" } else { "no" });
     println!(
-        "  reported: {}rotational {}, volatile write cache {} (by its own word: {}), FUA {}",
+        "  reported: {}rotational {}, volatile write cache {} (reported by the drive: {}), FUA {}",
         reported.model.as_ref().map(|model| format!("{model}, ")).unwrap_or_default(),
         told(reported.rotational),
         told(reported.write_cache),
         match reported.own_cache {
-            None => "nothing said",
+            None => "not reported",
             Some(OwnCache::Absent) => "none",
             Some(OwnCache::Off) => "off",
             Some(OwnCache::On) => "on",
@@ -122,15 +122,14 @@ fn print(args: &ProbeArgs, reported: &Reported, measured: &Measured, judgement: 
     println!("because");
     judgement.reasons.iter().for_each(|reason| println!("  - {}", reason.seen));
     println!(
-        "The likelihoods are estimates, and timing is no proof: a device may wait for its medium and \
-         still lose what it promised. `headpond witness write` finds that out, with a power cut."
+        "The likelihoods are estimates, and timing is no proof: a device may wait for its medium \
+         and still lose flushed data. `headpond witness write` tests that with a power cut."
     );
 }
 
 fn headline(judgement: &Judgement, measured: &Measured) -> String {
     if measured.writes.is_none() {
-        return "nothing can be said of its flushes from reads alone; --destructive writes to it"
-            .into();
+        return "reads alone do not show how it handles flushes; --destructive writes to it".into();
     }
     let named: Vec<&str> = judgement.named.iter().map(|it| words(*it)).collect();
     match named.len() {
@@ -141,7 +140,7 @@ fn headline(judgement: &Judgement, measured: &Measured) -> String {
 
 fn words(explanation: Explanation) -> &'static str {
     match explanation {
-        Explanation::HonoursFlushes => "has a volatile cache and empties it at a flush",
+        Explanation::HonoursFlushes => "has a volatile cache and writes it out at a flush",
         Explanation::WritesThrough => "has no volatile cache",
         Explanation::ProtectedCache => "has a cache that survives a power cut",
         Explanation::BehindACache => "is hidden behind a controller's or another layer's cache",

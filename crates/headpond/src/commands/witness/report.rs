@@ -1,4 +1,4 @@
-//! `headpond witness report`: what all cuts together prove.
+//! `headpond witness report`: statistics of all cuts.
 
 use super::args::ReportArgs;
 use crate::telling::print_json;
@@ -11,24 +11,24 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A rate that people ask for.
+/// A commonly required rate.
 const RATE_WANTED: f64 = 0.01;
 
-/// What the cuts of one device come to.
+/// The totals of the cuts of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Cuts that were judged.
     pub cuts: u64,
     pub losses: u64,
-    /// Looks after a cut that found nothing to judge.
+    /// Verifications after a cut without durable writes to check.
     pub undecided: u64,
-    /// Sessions that ended without a word, though no hook cut the power and the machine did not
-    /// start anew: they prove nothing and are not counted.
+    /// Sessions that ended without a message although no hook cut the power and the machine did not
+    /// restart: they are no evidence and are not counted.
     pub unproven: u64,
-    /// Of the cuts without a loss, those after which the machine had not started anew: the hook
-    /// ran, and cut the power of the device alone or none at all.
+    /// Cuts without a loss after which the machine had not restarted: the hook cut the power of the
+    /// device alone, or none.
     pub without_restart: u64,
-    /// Cuts that were seen to take something that was not promised.
+    /// Cuts that lost unflushed writes.
     pub took_something: u64,
     pub loss_rate_min: f64,
     pub loss_rate_max: f64,
@@ -36,7 +36,7 @@ pub struct Summary {
 }
 
 /// # Errors
-/// Where there are no rulings, or they cannot be read.
+/// If there are no rulings, or they cannot be read.
 pub fn run(args: &ReportArgs) -> Result<Exit> {
     let folders = folders(&args.dir)?;
     let mut summaries = BTreeMap::new();
@@ -86,7 +86,7 @@ pub fn rulings(folder: &Path) -> Result<Vec<Ruling>> {
     Ok(rulings)
 }
 
-/// Counts each cut once: as a loss where any look after it found one.
+/// Counts each cut once: as a loss if any verification after it found one.
 pub fn summary(rulings: &[Ruling]) -> Summary {
     let mut by_cut: BTreeMap<u64, Vec<&Ruling>> = BTreeMap::new();
     for ruling in rulings {
@@ -98,7 +98,7 @@ pub fn summary(rulings: &[Ruling]) -> Summary {
     for looks in by_cut.values() {
         let any = |verdict| looks.iter().any(|look| look.verdict == verdict);
         let is_proven = |look: &&Ruling| look.was_hooked || look.was_restarted == Some(true);
-        // A loss is a loss, whoever cut what.
+        // A loss counts in any case.
         if any(Verdict::Broken) {
             summary.losses += 1;
             summary.cuts += 1;
@@ -125,54 +125,51 @@ pub fn told(summary: &Summary) -> String {
     let Summary { cuts, losses, undecided, unproven, took_something, .. } = *summary;
     let percent = |rate: f64| format!("{:.1} %", (rate * 1000.0).ceil() / 10.0);
     let mut told = match (cuts, losses) {
-        (0, _) => "no cut was judged yet: nothing is proved".to_owned(),
+        (0, _) => "no cut was verified yet: no evidence".to_owned(),
         (_, 0) => format!(
-            "0 of {cuts} cuts lost anything that was promised. That proves little: a device that \
-             loses data in up to {} of all cuts passes so with a probability of 5 % or more (95 % \
-             confidence). Below 1 % takes {} cuts without a loss",
+            "0 of {cuts} cuts lost flushed data. That is weak evidence: loss rates up to {} are \
+             not excluded (95 % confidence). To exclude 1 % takes {} cuts without a loss",
             percent(summary.loss_rate_max),
             cuts_needed(RATE_WANTED)
         ),
         _ => format!(
-            "{losses} of {cuts} cuts lost what was promised: it does not keep its promises. Its \
-             loss rate is between {:.1} % and {} (95 % confidence each)",
+            "{losses} of {cuts} cuts lost flushed data. The loss rate is between {:.1} % and {} \
+             (95 % confidence each)",
             (summary.loss_rate_min * 1000.0).floor() / 10.0,
             percent(summary.loss_rate_max)
         ),
     };
     if cuts > 0 {
-        told += &format!(
-            ". {took_something} of them were seen to take something that had not been promised"
-        );
+        told += &format!(". {took_something} of them lost unflushed writes");
     }
     if summary.without_restart > 0 {
         told += &without_restart(summary);
     }
     if undecided > 0 {
-        told += &format!(". {undecided} more left nothing to judge");
+        told += &format!(". {undecided} more had no flushed data to verify");
     }
     if unproven > 0 {
         told += &format!(
-            ". {unproven} more are not counted: no hook cut the power, and the machine did not start \
-             anew"
+            ". {unproven} more are not counted: no hook cut the power, and the machine did not \
+             restart"
         );
     }
     told
 }
 
-/// What is left where the cuts that the machine lived through count for nothing.
+/// The result without the cuts after which the machine had not restarted.
 fn without_restart(summary: &Summary) -> String {
     let Summary { cuts, losses, without_restart, .. } = *summary;
     let rest = cuts - without_restart;
     let words = match rest {
-        0 => "without them nothing is proved".to_owned(),
+        0 => "without them there is no evidence".to_owned(),
         _ => format!(
-            "without them it is {losses} of {rest}, and a loss rate of up to {:.1} %",
+            "without them {losses} of {rest}, and a loss rate of up to {:.1} %",
             (rate_max(losses, rest) * 1000.0).ceil() / 10.0
         ),
     };
     format!(
-        ". After {without_restart} of them the machine had not started anew: these count only if the \
+        ". After {without_restart} of them the machine had not restarted: these count only if the \
          hook cuts the power of the device alone; {words}"
     )
 }
@@ -191,7 +188,7 @@ fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
     }
     folders.sort();
     if folders.is_empty() {
-        return Err(Failure::usage(format!("{}: no witness keeps anything here", named())));
+        return Err(Failure::usage(format!("{}: this is not the folder of a witness", named())));
     }
     Ok(folders)
 }
@@ -236,13 +233,10 @@ mod tests {
         let summary = summary(&rulings);
         assert_eq!((summary.cuts, summary.without_restart, summary.unproven), (3, 1, 1));
         let words = told(&summary);
-        assert!(words.contains("After 1 of them the machine had not started anew"), "{words}");
-        assert!(
-            words.contains("without them it is 0 of 2, and a loss rate of up to 77.7 %"),
-            "{words}"
-        );
-        assert!(!told(&super::summary(&rulings[..1])).contains("not started anew"));
+        assert!(words.contains("After 1 of them the machine had not restarted"), "{words}");
+        assert!(words.contains("without them 0 of 2, and a loss rate of up to 77.7 %"), "{words}");
+        assert!(!told(&super::summary(&rulings[..1])).contains("not restarted"));
         let alone = super::summary(&rulings[1..2]);
-        assert!(told(&alone).contains("without them nothing is proved"), "{}", told(&alone));
+        assert!(told(&alone).contains("without them there is no evidence"), "{}", told(&alone));
     }
 }

@@ -19,7 +19,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 const RELEASE_PAUSE: Duration = Duration::from_millis(50);
 
 /// # Errors
-/// Where it cannot listen, or its folder cannot be used.
+/// If it cannot listen, or its folder cannot be used.
 pub fn run(args: &ServeArgs) -> Result<Exit> {
     let key = key::read(&args.listen.key)?;
     let _lock = lock(&args.listen)?;
@@ -31,10 +31,10 @@ pub fn run(args: &ServeArgs) -> Result<Exit> {
     })?
 }
 
-/// Keeps a second witness out of the folder, as long as what it answers lives.
+/// Locks the folder against a second witness, until the result is dropped.
 ///
 /// # Errors
-/// A refusal where there is one.
+/// A refusal if another witness has it.
 pub fn lock(args: &ListenArgs) -> Result<File> {
     let named = || args.dir.display().to_string();
     std::fs::create_dir_all(&args.dir).with_context(named)?;
@@ -51,7 +51,7 @@ pub fn lock(args: &ListenArgs) -> Result<File> {
 /// A witness that is about to listen.
 ///
 /// # Errors
-/// Where the address cannot be had.
+/// If the address cannot be bound.
 pub fn start(
     args: &ListenArgs,
     key: Key,
@@ -61,7 +61,7 @@ pub fn start(
 ) -> Result<(Server, Rc<SocketListener>)> {
     let listener = bind(ring, args).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
-            "{}: another program listens there, perhaps a witness: end that, or take another port \
+            "{}: the port is in use, perhaps by another witness: stop that, or use another port \
              with --listen",
             args.listen
         ),
@@ -70,7 +70,7 @@ pub fn start(
     let address = listener.tcp_address().context("a port")?;
     let (folder, limits) = (args.dir.clone(), Limits::default());
     let server = Server::new(runtime, key, folder, limits, Box::new(Real), conductor);
-    println!("witness listens on {address}, and keeps what it hears in {}", args.dir.display());
+    println!("witness listens on {address}, and logs to {}", args.dir.display());
     Ok((server, Rc::new(listener)))
 }
 

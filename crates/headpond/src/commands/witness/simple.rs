@@ -34,7 +34,7 @@ fn fill(args: &SimpleWriteArgs) -> Result<Exit> {
         let device = target.open_to_write(&ring, &runtime, consent).await?;
         let blocks = args.size.bytes().min(device.size_bytes()) / BLOCK_BYTES;
         if blocks == 0 {
-            return Err(Failure::usage("less than a block of 4K is no test"));
+            return Err(Failure::usage("the size must be at least a block of 4K"));
         }
         let pattern = Pattern { seed, blocks };
         let bar = ProgressBar::new(blocks);
@@ -45,7 +45,7 @@ fn fill(args: &SimpleWriteArgs) -> Result<Exit> {
     let size = Size(pattern.blocks * BLOCK_BYTES);
     println!("{size} are written and flushed: cut the power now, then run");
     println!("  headpond witness simple check --device {}", args.device);
-    println!("If the start of the device does not survive, this says what was there:");
+    println!("If the start of the device does not survive, give this to `simple check`:");
     println!("  --seed {seed} --size {size}");
     Ok(Exit::Ok)
 }
@@ -80,22 +80,23 @@ fn check(args: &SimpleCheckArgs) -> Result<Exit> {
     Ok(if seen.is_whole(pattern) { Exit::Ok } else { Exit::Error })
 }
 
-const NOT_RECALLED: &str = "it does not begin with what `simple write` puts there: either that was not written, or something \
+const NOT_RECALLED: &str = "it does not begin with the header of `simple write`: either that was \
+    not written, or something \
      else was since, or its very start is lost. Give --seed and --size as `simple write` has told them";
 
 fn told(pattern: Pattern, seen: &Seen) -> String {
     let Seen { whole, lost, misdirected, torn, unreadable, first } = *seen;
     let Some(first) = first else {
         return format!(
-            "all {} blocks that were flushed are there. If the power was cut since, the device kept \
-             this promise once; it may have written everything before the cut. `headpond witness \
-             write` tries harder",
+            "all {} flushed blocks are intact. If the power was cut since, the device kept \
+             flushed data once; it may have written everything before the cut. `headpond witness \
+             write` is a stricter test",
             pattern.blocks
         );
     };
     format!(
-        "THE DEVICE HAS BROKEN ITS PROMISE: of {} blocks that were flushed, {whole} are there; {lost} \
-         lost, {torn} torn or damaged, {misdirected} from elsewhere, {unreadable} unreadable; the \
+        "THE DEVICE LOST FLUSHED DATA: of {} flushed blocks, {whole} are intact; {lost} lost, \
+         {torn} torn or damaged, {misdirected} from elsewhere, {unreadable} unreadable; the \
          first is block {first}, byte {}",
         pattern.blocks,
         first * BLOCK_BYTES

@@ -1,4 +1,4 @@
-//! The device that is tested: opened, and refused where its contents are worth something.
+//! The device under test: opened, or refused if it holds data.
 
 use crate::device::{Consent, DeviceSpec, Export, Opener, ends, vet};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use headpond_witness::{Payload, SECTOR_BYTES};
 use std::rc::Rc;
 use std::str::FromStr;
 
-/// What the user calls a device.
+/// The name of a device on the command line.
 pub enum Target {
     Device(DeviceSpec),
     Nbd(Export),
@@ -29,7 +29,7 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// What the device is called by its own machine, in letters that a witness takes.
+    /// The name of host and device, in characters that a witness accepts.
     pub fn name(&self) -> String {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let device = match self {
@@ -65,10 +65,10 @@ impl Target {
             }
             Self::Nbd(export) => {
                 let device = export.connect(ring, runtime).await?;
-                // An export cannot be looked up in the kernel's lists.
+                // Exports are not in the kernel's lists.
                 if consent == Consent::Careful && Ends::of(&*device).await? == Ends::Something {
                     return Err(Failure::refused(format!(
-                        "{export} is not blank: --force, if its contents are worth nothing"
+                        "{export} is not blank: --force overwrites it"
                     )));
                 }
                 Ok(device)
@@ -87,7 +87,7 @@ impl Target {
     ) -> Result<Rc<dyn BlockDevice>> {
         match self {
             Self::Device(DeviceSpec::Path(path)) => {
-                // Whoever only reads keeps nobody out, not even a writer that comes right after.
+                // A reader takes no lock.
                 let options = FileOptions::new(path).access(Access::ReadOnly);
                 Ok(Rc::new(FileDevice::open(ring, &options.ownership(Ownership::Shared))?))
             }
@@ -97,7 +97,7 @@ impl Target {
     }
 }
 
-/// What lies at both ends of a device.
+/// The contents of both ends of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     Blank,

@@ -14,7 +14,7 @@ use headpond_witness::field::wire::Purpose;
 use indicatif::ProgressBar;
 
 /// # Errors
-/// Where nothing was ruled.
+/// If there is no ruling.
 pub fn run(args: &VerifyArgs) -> Result<Exit> {
     let pool = BufferPool::new(&PoolConfig::default());
     let (name, ruling) = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
@@ -32,7 +32,7 @@ pub fn run(args: &VerifyArgs) -> Result<Exit> {
 
 pub fn exit(ruling: &Ruling) -> Exit {
     match ruling.verdict {
-        // What was lost does not come back by looking again.
+        // A loss is not undone by a second verification.
         _ if ruling.before == Some(Verdict::Broken) => Exit::Error,
         Verdict::Kept => Exit::Ok,
         Verdict::Broken => Exit::Error,
@@ -40,7 +40,7 @@ pub fn exit(ruling: &Ruling) -> Exit {
     }
 }
 
-/// Reads the device and has the witness rule.
+/// Reads the device and gets the witness's ruling.
 ///
 /// # Errors
 /// Where it does not.

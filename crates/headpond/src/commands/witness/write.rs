@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Looks from one line of progress to the next.
+/// Polls per line of progress.
 const TELL_EVERY: u32 = 50;
 
 /// # Errors
-/// Refusals before anything is written; later the loss of witness or device.
+/// Refusals before anything is written; later, loss of the witness or the device.
 pub fn run(args: &WriteArgs) -> Result<Exit> {
     let is_interrupted = watch_for_interrupts()?;
     let pool = BufferPool::new(&PoolConfig::default());
@@ -30,7 +30,7 @@ pub fn run(args: &WriteArgs) -> Result<Exit> {
         write(&client, purpose, &args.load, load, is_interrupted).await
     })??;
     println!(
-        "ended in order: {} writes and {} flushes were acknowledged, {} failed",
+        "ended cleanly: {} writes and {} flushes were acknowledged, {} failed",
         written.writes, written.flushes, written.failed
     );
     Ok(Exit::Ok)
@@ -53,7 +53,7 @@ pub async fn write(
     let region = region(args, &*device)?;
     let (link, welcome) = client.open(purpose, &*device, Some(region)).await?;
     eprintln!(
-        "headpond: writing {} MiB of {}; the witness calls it {}",
+        "headpond: writing {} MiB of {}; its name at the witness is {}",
         region.size_bytes() >> 20,
         device.name(),
         client.name()
@@ -64,7 +64,7 @@ pub async fn write(
     Ok(writer.run().await?)
 }
 
-/// Tells how far it is, and ends the writer where the user wants that.
+/// Prints progress, and ends the writer on a signal.
 async fn watch(runtime: Runtime, writer: Rc<Writer>, is_interrupted: Arc<AtomicBool>) {
     for look in 1u32.. {
         runtime.sleep(LOOK_EVERY).await;
@@ -78,7 +78,7 @@ async fn watch(runtime: Runtime, writer: Rc<Writer>, is_interrupted: Arc<AtomicB
     }
 }
 
-/// Ctrl-C ends in order: the witness should not take it for a cut.
+/// Ctrl-C ends cleanly: the witness must not count it as a cut.
 ///
 /// # Errors
 /// Where no signals can be waited for.

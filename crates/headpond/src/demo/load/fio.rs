@@ -1,4 +1,4 @@
-//! Load by fio's own NBD engine: a client that nobody here wrote.
+//! Load by fio's NBD engine: an independent client.
 
 use super::{Limit, Load, Measured, Pattern, Target, Workload};
 use anyhow::{Context, Result, bail};
@@ -71,7 +71,7 @@ impl Load for Fio {
         // Warnings may stand before the document.
         let start = text.find('{').context("fio printed no JSON")?;
         let report: Value = serde_json::from_str(&text[start..]).context("fio's JSON")?;
-        measured(&report).context("fio's JSON lacks what was expected")
+        measured(&report).context("fio's JSON lacks the expected fields")
     }
 }
 

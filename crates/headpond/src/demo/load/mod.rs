@@ -85,14 +85,14 @@ impl Target<'_> {
 
 const SEQUENTIAL_BYTES: u64 = 1 << 30;
 
-/// Somebody who makes load.
+/// A load generator.
 pub trait Load {
-    /// For the output: who it is.
+    /// Its name, for the output.
     fn name(&self) -> String;
 
     /// Runs a workload to its limit.
     ///
     /// # Errors
-    /// What the load maker says.
+    /// As of the load generator.
     fn run(&self, workload: &Workload, target: &Target, limit: Limit) -> Result<Measured>;
 }

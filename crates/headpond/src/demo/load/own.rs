@@ -1,4 +1,4 @@
-//! Load by Headpond's own NBD client, where fio is not to be had.
+//! Load by Headpond's own NBD client, if fio is not available.
 
 use super::{Limit, Load, Measured, Pattern, Target, Workload};
 use anyhow::{Context, Result, anyhow};

@@ -139,10 +139,10 @@ fn mistakes_are_told_with_the_way_out() {
         (with(&to, "key", &["--start", "18446744073709547520"]), 2, "behind it"),
         (with(&port_of_nobody, "key", &[]), 1, "is `headpond witness serve`"),
         (with(&to, "none", &[]), 1, "`headpond witness key none` makes one"),
-        (with(&to, "key", &["--start", "1000"]), 2, "--start 1000 is no multiple of 4K"),
+        (with(&to, "key", &["--start", "1000"]), 2, "--start 1000 is not a multiple of 4K"),
         (with(&to, "key", &["--start", "16M"]), 2, "it has 16777216 bytes"),
-        (told(&["key", "key"]), 4, "is there already, and is not overwritten"),
-        (told(&taken), 1, "take another port with --listen"),
+        (told(&["key", "key"]), 4, "exists already, and is not overwritten"),
+        (told(&taken), 1, "use another port with --listen"),
     ] {
         assert_eq!(code, expected, "{told}");
         assert!(told.contains(says), "{says}: {told}");
@@ -163,7 +163,7 @@ fn a_probe_that_only_reads_changes_nothing_and_claims_nothing() {
     let user = user();
     let file = user.file("disk.img", 16 * MIB);
     let ended = user.run(&["witness", "probe", &file, "--time", "1"]);
-    assert!(ended.code == 3 && ended.out.contains("from reads alone"), "{}", ended.out);
+    assert!(ended.code == 3 && ended.out.contains("reads alone"), "{}", ended.out);
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0));
 }
 
