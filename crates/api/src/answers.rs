@@ -1,4 +1,4 @@
-//! What a daemon answers with.
+//! Answers of a daemon.
 //!
 //! **Invariants**
 //! - Keys and enumerated values are in snake_case; a setting has the value that `set` takes.
@@ -32,7 +32,7 @@ impl<A> Versioned<A> {
     }
 }
 
-/// What a served volume has done since it was opened, or its counters were reset.
+/// Statistics of a served volume since it was opened or its counters were reset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     pub name: String,
@@ -49,7 +49,7 @@ pub struct Flushed {
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resized {
-    /// It had this size, and keeps what it holds.
+    /// It had this size already, and keeps its data.
     pub is_unchanged: bool,
     pub status: Status,
 }
@@ -62,7 +62,7 @@ pub struct RecordingStarted {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Recorded {
     pub records: u64,
-    /// Requests that the file lacks, for it could not be written as fast.
+    /// Requests missing from the file, which could not be written fast enough.
     pub dropped: u64,
 }
 

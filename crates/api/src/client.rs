@@ -1,4 +1,4 @@
-//! Talking to a volume's daemon: HTTP and JSON over its control socket.
+//! Client of a volume's daemon: HTTP and JSON over its control socket.
 
 use crate::answers::Versioned;
 use crate::operations::Operation;
@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
-/// A daemon that may or may not run.
+/// A daemon that may not be running.
 pub struct Client {
     volume: String,
     socket: PathBuf,
@@ -38,15 +38,15 @@ impl Client {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }
 
-    /// Has an operation done that takes nothing.
+    /// Calls an operation without a body.
     ///
     /// # Errors
-    /// Where no daemon answers, and what it refuses.
+    /// If no daemon answers, or it refuses.
     pub fn call<A: DeserializeOwned>(&self, operation: &Operation<(), A>) -> Result<A> {
         self.send(operation, Bytes::new())
     }
 
-    /// Has an operation done.
+    /// Calls an operation.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -64,7 +64,7 @@ impl Client {
         let (status, answer) = runtime.block_on(self.exchange(method, to.path, body))?;
         if status.is_success() {
             let answer: Versioned<A> = serde_json::from_slice(&answer)
-                .context("the daemon's answer is not understood: is it of another version?")?;
+                .context("the daemon's answer is not understood: does it run another version?")?;
             return Ok(answer.answer);
         }
         match serde_json::from_slice::<Refusal>(&answer) {
@@ -90,9 +90,15 @@ impl Client {
             .header("host", "headpond")
             .header("content-type", "application/json")
             .body(Full::new(body))?;
-        let response = sender.send_request(request).await.context("the daemon went away")?;
+        let response = sender.send_request(request).await.context(
+            "the daemon closed the \
+            connection",
+        )?;
         let status = response.status();
-        let answer = response.into_body().collect().await.context("the daemon went away")?;
+        let answer = response.into_body().collect().await.context(
+            "the daemon closed the \
+            connection",
+        )?;
         connection.abort();
         Ok((status, answer.to_bytes()))
     }

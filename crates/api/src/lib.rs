@@ -1,7 +1,7 @@
-//! What a daemon is asked and how it answers, for both sides: operations with their requests and
-//! answers as types, the client of the control socket, the folders where both meet, and exit codes.
+//! The control API for both sides: operations with their requests and answers as types, the client
+//! of the control socket, the shared folders, and exit codes.
 //!
-//! **Not here**: how a request is carried out (`daemon`), and words of the command line.
+//! **Not here**: execution of requests (`daemon`), and output of the command line.
 
 #![forbid(unsafe_code)]
 

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use std::any::TypeId;
 use std::marker::PhantomData;
 
-/// One operation: `B` is what it takes, `()` where that is nothing, and `A` what it answers with.
+/// One operation with body `B` (`()` if none) and answer `A`.
 pub struct Operation<B, A> {
     pub path: &'static str,
-    /// Whether it changes nothing: a `GET`, and else a `POST`.
+    /// Whether it is read-only: a `GET`, else a `POST`.
     pub is_look: bool,
     pub summary: &'static str,
     types: PhantomData<fn(B) -> A>,
@@ -44,40 +44,40 @@ macro_rules! operations {
 }
 
 operations! {
-    STATUS: get "/v1/status" () => Status, "How the volume is.";
-    STATS: get "/v1/stats" () => Stats, "What it has done.";
+    STATUS: get "/v1/status" () => Status, "The state of the volume.";
+    STATS: get "/v1/stats" () => Stats, "Statistics.";
     RESET_STATS: post "/v1/stats/reset" () => Stats,
-        "What it has done until now; the counters begin at zero.";
+        "Statistics until now; resets the counters.";
     SET: post "/v1/settings" SetBody => Status, "Change settings, here and in the description.";
     FLUSH: post "/v1/flush" FlushBody => Flushed, "Write all dirty data to the array.";
     STOP: post "/v1/stop" StopBody => Stopped, "Close the volume and end the daemon.";
     ATTACH_CACHE: post "/v1/cache/attach" AttachBody => Status, "Make a device the cache.";
-    DETACH_CACHE: post "/v1/cache/detach" DetachBody => Status, "Take the cache away.";
+    DETACH_CACHE: post "/v1/cache/detach" DetachBody => Status, "Detach the cache.";
     REPLACE_CACHE: post "/v1/cache/replace" AttachBody => Status,
-        "Put another device in the place of the cache; the settings stay.";
+        "Replace the cache device; the settings stay.";
     RESIZE_CACHE: post "/v1/cache/resize" ResizeBody => Resized, "Use more or less of the device.";
     PURGE_CACHE: post "/v1/cache/purge" PurgeBody => Status, "Invalidate all cached data.";
     SCRUB_CACHE: post "/v1/cache/scrub" () => ScrubReport,
         "Read the whole cache and compare it with its checksums.";
     ADD_CORE: post "/v1/core/add" AddCoreBody => Status, "Make devices an array behind the cache.";
     REMOVE_CORE: post "/v1/core/remove" RemoveCoreBody => Status,
-        "Make a core a volume of its own.";
+        "Remove a core, which becomes a volume of its own.";
     START_RECORDING: post "/v1/recording/start" RecordBody => RecordingStarted,
         "Record the requests to a file.";
     STOP_RECORDING: post "/v1/recording/stop" () => Recorded, "Complete the file.";
-    SAMPLE: post "/v1/sample" SampleBody => Recorded, "Record for a moment.";
+    SAMPLE: post "/v1/sample" SampleBody => Recorded, "Record a short sample.";
     ADD_SPARE: post "/v1/array/add-spare" MemberBody => Status, "Add a spare.";
     RE_ADD: post "/v1/array/re-add" MemberBody => Status,
-        "Take a member back, and write to it what it lacks.";
-    REPLACE: post "/v1/array/replace" MemberBody => Status, "Give the role of a member to a device.";
+        "Re-add a member, and resync the writes that it missed.";
+    REPLACE: post "/v1/array/replace" MemberBody => Status, "Replace a member by a device.";
     GROW: post "/v1/array/grow" GrowBody => Status, "Reshape the array to more members.";
     FAIL: post "/v1/array/fail" MemberBody => Status, "Fail a member.";
     REMOVE: post "/v1/array/remove" MemberBody => Status, "Remove a spare or a failed member.";
-    DROP_COPY: post "/v1/array/drop-copy" MemberBody => Status, "Have one copy less.";
+    DROP_COPY: post "/v1/array/drop-copy" MemberBody => Status, "Remove a copy.";
     SET_JOURNAL: post "/v1/array/set-journal" JournalBody => Status,
         "Make a device the stripe journal, or change when it is used.";
     DROP_JOURNAL: post "/v1/array/drop-journal" OfCoreBody => Status,
-        "Go on without the stripe journal.";
+        "Remove the stripe journal.";
     SCRUB: post "/v1/array/scrub" OfCoreBody => Status, "Check all stripes in the background.";
     PAUSE: post "/v1/array/pause" OfCoreBody => Status, "Pause background work.";
     RESUME: post "/v1/array/resume" OfCoreBody => Status, "Resume background work.";

@@ -1,17 +1,17 @@
-//! How a run of the program ends: its exit code, and how an error is told.
+//! Exit codes, and the format of errors.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// What the exit code says; scripts rely on the numbers.
+/// The exit code; scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok = 0,
-    /// It did not work.
+    /// It failed.
     Error = 1,
     /// The command line is wrong; clap's own code.
     Usage = 2,
-    /// It worked, and the volume is degraded.
+    /// Done, and the volume is degraded.
     Degraded = 3,
     /// Refused, because data could be lost; nothing was changed.
     Refused = 4,
@@ -36,7 +36,7 @@ impl Failure {
         Self { exit: Exit::Refused, message: message.to_string() }.into()
     }
 
-    /// What a command of the volume ended with, which is a refusal or not.
+    /// The error of a command, which is a refusal or not.
     pub fn of<E>(error: E, is_refusal: impl Fn(&E) -> bool) -> anyhow::Error
     where
         E: std::error::Error + Send + Sync + 'static,
@@ -60,8 +60,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// An error and its causes in one line. Many texts name their cause themselves; it is not said
-/// twice.
+/// An error and its causes in one line. A cause that the text already contains is not repeated.
 pub fn told(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain().map(ToString::to_string) {

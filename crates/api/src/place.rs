@@ -1,4 +1,4 @@
-//! Where descriptions and control sockets are kept.
+//! Folders of descriptions and control sockets.
 
 use anyhow::{Context, Result, bail};
 use headpond_volume::{Alert, Description, check_name};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Longest path that a Unix socket can have on Linux, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The two folders of this user: what lasts, and what lives as long as a daemon.
+/// The two folders of this user: persistent state, and the run-time files of a daemon.
 #[derive(Clone, Debug)]
 pub struct Places {
     state: PathBuf,
@@ -18,7 +18,7 @@ pub struct Places {
 
 impl Places {
     /// `HEADPOND_STATE` for both, where it is set; else the system's folders for root and the
-    /// user's own for everybody else.
+    /// user's own for other users.
     ///
     /// # Errors
     /// Where the user has no home.
@@ -48,7 +48,7 @@ impl Places {
     /// The description of volume `name`.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be used.
+    /// If there is none, or it is invalid.
     pub fn load(&self, name: &str) -> Result<Description> {
         check_name(name)?;
         let path = self.description(name);
@@ -62,7 +62,7 @@ impl Places {
         Description::parse(&text).with_context(|| format!("{}", path.display()))
     }
 
-    /// Writes the description, whole or not at all.
+    /// Writes the description atomically.
     ///
     /// # Errors
     /// Where the folder cannot be written.
@@ -70,7 +70,7 @@ impl Places {
         self.write(&self.description(&description.name), description.to_toml().as_bytes())
     }
 
-    /// Whether a description could be kept, before anything else is done.
+    /// Checks in advance that a description can be written.
     ///
     /// # Errors
     /// Where the folder cannot be written.
@@ -106,30 +106,30 @@ impl Places {
         self.forget_refusal(name);
         self.forget_left(name)?;
         for file in [self.journal(name), self.look(name)] {
-            // There need not be one.
+            // It may not exist.
             let _ = fs::remove_file(file);
         }
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// Keeps what only the cache device holds of a volume that is not served any more.
+    /// Saves the amount of dirty data of a volume that was stopped.
     ///
     /// # Errors
-    /// Where it cannot be written: then it is not known.
+    /// If it cannot be written; the amount is then unknown.
     pub fn note_left(&self, name: &str, dirty_bytes: u64) -> Result<()> {
         let text = serde_json::to_vec(&json!({ "dirty_bytes": dirty_bytes }))?;
         self.write(&self.left(name), &text)
     }
 
-    /// The volume is served from now on, and what was left is not what there is.
+    /// The volume is served from now on, so the saved amount is stale.
     ///
     /// # Errors
-    /// Where the file could come back.
+    /// If the removal is not durable.
     pub fn forget_left(&self, name: &str) -> Result<()> {
         self.remove(&self.left(name))
     }
 
-    /// Removes a file for good, if it is there.
+    /// Removes a file durably, if it exists.
     fn remove(&self, path: &Path) -> Result<()> {
         let remove = || match fs::remove_file(path) {
             Ok(()) => fs::File::open(&self.state)?.sync_all(),
@@ -139,8 +139,7 @@ impl Places {
         remove().with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// Bytes that only the cache device holds of a volume that is not served, where that is known:
-    /// its last daemon has stopped it.
+    /// Bytes of dirty data of a volume that is not served; known after a clean shutdown only.
     pub fn left_dirty_bytes(&self, name: &str) -> Option<u64> {
         let left: Value = serde_json::from_slice(&fs::read(self.left(name)).ok()?).ok()?;
         left["dirty_bytes"].as_u64()
@@ -150,15 +149,15 @@ impl Places {
         self.state.join(format!("{name}.left.json"))
     }
 
-    /// Keeps what a drive was before it was set.
+    /// Saves a drive's state before it is set.
     ///
     /// # Errors
-    /// Where it cannot be written: then the drive is not to be touched.
+    /// If it cannot be written; the drive must not be changed then.
     pub fn note_drive(&self, identity: &str, before: &impl serde::Serialize) -> Result<()> {
         self.write(&self.drive(identity), &serde_json::to_vec_pretty(before)?)
     }
 
-    /// What a drive was before it was set, where it was.
+    /// A drive's saved state, if it was set.
     ///
     /// # Errors
     /// Where the file cannot be used.
@@ -175,10 +174,10 @@ impl Places {
         read().with_context(|| format!("cannot use {}", path.display()))
     }
 
-    /// The drive is what it was.
+    /// The drive is in its original state.
     ///
     /// # Errors
-    /// Where the file could come back.
+    /// If the removal is not durable.
     pub fn forget_drive(&self, identity: &str) -> Result<()> {
         self.remove(&self.drive(identity))
     }
@@ -194,29 +193,29 @@ impl Places {
         self.state.join(format!("drive-{name}.json"))
     }
 
-    /// Where it is kept what was advised and set on the volume while it was served.
+    /// The journal of advice and settings of a volume.
     pub fn journal(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.journal.jsonl"))
     }
 
-    /// Where a look at the requests of a served volume goes.
+    /// The file of a sample of a served volume's requests.
     pub fn look(&self, name: &str) -> PathBuf {
         self.run.join(format!("{name}.look.hptrace"))
     }
 
-    /// Keeps why a volume was not opened, for `status`.
+    /// Saves why a volume was not opened, for `status`.
     pub fn note_refusal(&self, name: &str, alert: &Alert) {
-        // Whoever starts it is told anyway.
+        // The error is printed in any case.
         let _ = serde_json::to_vec(alert).map(|text| fs::write(self.refused(name), text));
     }
 
-    /// It was opened since, or is no more.
+    /// It was opened since, or destroyed.
     pub fn forget_refusal(&self, name: &str) {
-        // There need not be one.
+        // It may not exist.
         let _ = fs::remove_file(self.refused(name));
     }
 
-    /// Why the last start was refused, where it was.
+    /// Why the last start was refused, if it was.
     pub fn refusal(&self, name: &str) -> Option<Alert> {
         serde_json::from_slice(&fs::read(self.refused(name)).ok()?).ok()
     }
@@ -225,7 +224,7 @@ impl Places {
         self.state.join(format!("{name}.refused.json"))
     }
 
-    /// Where a daemon that is loading the volume says how far it is.
+    /// The progress file of a daemon that is loading the volume.
     pub fn loading(&self, name: &str) -> PathBuf {
         self.run.join(format!("{name}.loading.json"))
     }
@@ -238,13 +237,13 @@ impl Places {
         self.state.join(format!("{name}.toml"))
     }
 
-    /// The folder of sockets, made if it is not there.
+    /// The folder of sockets, created if missing.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be created.
     pub fn make_run_folder(&self) -> Result<&Path> {
         fs::create_dir_all(&self.run)
-            .with_context(|| format!("cannot make {}", self.run.display()))?;
+            .with_context(|| format!("cannot create {}", self.run.display()))?;
         Ok(&self.run)
     }
 

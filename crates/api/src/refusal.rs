@@ -1,10 +1,10 @@
-//! What a daemon answers when it does not do what was asked.
+//! The answer of a daemon that refuses or fails a request.
 
 use crate::outcome::{Exit, Failure, told};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The cause, in words.
+/// The cause, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     pub error: String,

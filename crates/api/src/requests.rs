@@ -1,6 +1,6 @@
-//! The bodies of requests, as they stand in JSON.
+//! The bodies of requests, as in JSON.
 //!
-//! **Invariant**: a field that is not known is refused, and none that is known changes its meaning.
+//! **Invariant**: an unknown field is refused, and no field changes its meaning.
 
 use headpond_raid::{Contents, JournalWhen, Level, Spread, Striping};
 use headpond_volume::{SettingChange, Size};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// How fast what is dirty is written to the array for a command.
+/// The rate at which a command writes dirty data to the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushPace {
@@ -41,7 +41,7 @@ pub struct FlushBody {
 pub struct SetBody {
     /// `key=value`, as on the command line.
     pub changes: Vec<SettingChange>,
-    /// Write all dirty data to the core, and answer when that is done.
+    /// Write all dirty data to the core, and answer when done.
     #[serde(default)]
     pub flush: bool,
     #[serde(default)]
@@ -54,10 +54,10 @@ pub struct StopBody {
     /// Write all dirty data to the core first.
     #[serde(default)]
     pub flush: bool,
-    /// Until commands that are under way have come to their end.
+    /// Wait until commands in progress have ended.
     #[serde(default)]
     pub wait: bool,
-    /// Though clients are connected or commands are under way.
+    /// Despite connected clients or commands in progress.
     #[serde(default)]
     pub force: bool,
 }
@@ -66,22 +66,22 @@ pub struct StopBody {
 #[serde(deny_unknown_fields)]
 pub struct AttachBody {
     pub device: String,
-    /// Further devices, which are to be copies of it.
+    /// Further devices of a cache mirror.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<String>,
     /// Settings as `key=value`.
     #[serde(default)]
     pub changes: Vec<SettingChange>,
-    /// Length of its lines; that of the cache before it, or 4K, where nothing is said.
+    /// Line size; default: that of the previous cache, or 4K.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Size>,
-    /// How much of the device is used; all of it where nothing is said.
+    /// Bytes of the device to use; default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// Overwrite what is on the device, and allow it to be lost with the power.
+    /// Overwrite data on the device, and allow a volatile one.
     #[serde(default)]
     pub force: bool,
-    /// It becomes the tier in memory in front of the cache.
+    /// Attach it as the tier in memory in front of the cache.
     #[serde(default)]
     pub tier: bool,
 }
@@ -94,10 +94,10 @@ pub struct DetachBody {
     pub flush: bool,
     #[serde(default)]
     pub pace: FlushPace,
-    /// Give up what cannot be written.
+    /// Discard data that cannot be written.
     #[serde(default)]
     pub force: bool,
-    /// Not the cache, but the tier in memory in front of it.
+    /// The tier in memory instead of the cache.
     #[serde(default)]
     pub tier: bool,
 }
@@ -112,10 +112,10 @@ pub struct ResizeBody {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PurgeBody {
-    /// Write all dirty data to the core first; without, a cache with dirty data is refused.
+    /// Write all dirty data to the core first; without it, a cache with dirty data is refused.
     #[serde(default)]
     pub flush: bool,
-    /// What is dirty is lost.
+    /// Dirty data is discarded.
     #[serde(default)]
     pub force: bool,
 }
@@ -131,19 +131,19 @@ pub struct AddCoreBody {
     #[serde(default)]
     pub striping: Striping,
     pub strip: Size,
-    /// The members carry a map of the regions that are being written.
+    /// The members have a write-intent bitmap.
     pub intent: bool,
-    /// The members get room for checksums of what a scrub finds whole.
+    /// The members reserve space for checksums of verified blocks.
     #[serde(default)]
     pub integrity: bool,
-    /// What is to be taken for right without computing it.
+    /// Contents that are assumed to be consistent.
     #[serde(default)]
     pub contents: Contents,
-    /// The members are said to read as zeros, which is looked at.
+    /// The members read as zeros, which is checked by samples.
     #[serde(default)]
     pub zeroed: bool,
     pub members: Vec<String>,
-    /// Overwrite what is on the devices.
+    /// Overwrite data on the devices.
     #[serde(default)]
     pub force: bool,
 }
@@ -160,7 +160,7 @@ pub struct RecordBody {
     pub output: PathBuf,
 }
 
-/// What a look at the workload is limited by.
+/// Limits of a sample of the workload.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SampleBody {
@@ -172,14 +172,14 @@ pub struct SampleBody {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemberBody {
-    /// The first core where nothing is said.
+    /// Default: the first core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
     pub device: String,
-    /// What takes its place; a spare that stands by where nothing is said.
+    /// The replacement; default: a hot spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// Overwrite what is on the new device.
+    /// Overwrite data on the new device.
     #[serde(default)]
     pub force: bool,
 }
@@ -189,9 +189,9 @@ pub struct MemberBody {
 pub struct GrowBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
-    /// New devices, or spares that stand by.
+    /// New devices, or hot spares.
     pub devices: Vec<String>,
-    /// Overwrite what is on the new devices.
+    /// Overwrite data on the new devices.
     #[serde(default)]
     pub force: bool,
 }
@@ -202,10 +202,10 @@ pub struct JournalBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
     pub device: String,
-    /// As before, or while a member is missing, where nothing is said.
+    /// Default: as before, or for degraded groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<JournalWhen>,
-    /// Overwrite what is on the device.
+    /// Overwrite data on the device.
     #[serde(default)]
     pub force: bool,
 }
@@ -224,7 +224,7 @@ pub struct RateBody {
     pub core: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Size>,
-    /// Bytes a second; none, as fast as the members can.
+    /// Bytes/s; null: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Size>,
     #[serde(default)]

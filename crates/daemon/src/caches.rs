@@ -48,7 +48,7 @@ impl ControlService {
         Ok(self.status())
     }
 
-    /// The settings stay, and what is dirty is written to the array first.
+    /// The settings stay, and dirty data is written to the array first.
     pub async fn replace(&self, body: &AttachBody) -> Result<Status> {
         check_line(body)?;
         if body.tier {
@@ -77,7 +77,7 @@ impl ControlService {
             true => self.same_device(body.size, &open).await?,
             false => NewDevice::Other(self.make_device(&specs, &described, occupied).await?),
         };
-        // Also what was set while its devices were made copies.
+        // Also settings that changed while its devices were being synced.
         described.settings = changed(body, &self.described()?.settings)?;
         let made = match &device {
             NewDevice::Other(made) => Some(made.clone()),
@@ -88,14 +88,14 @@ impl ControlService {
         if let (Err(_), Some(made)) = (&replaced, made)
             && !self.volume.lies_on(&made)
         {
-            // Copies without a cache would be refused as somebody's.
+            // A mirror without a cache would be refused as foreign.
             let _ = made.dissolve().await;
         }
         replaced.map_err(not_exchanged)?;
         Ok(self.status())
     }
 
-    /// What is cached does not outlive it: the log is laid out anew, unless its size stays.
+    /// All cached data is invalidated: the log is reformatted, unless the size stays.
     pub async fn resize(&self, size: Option<Size>) -> Result<Resized> {
         let cache = self.described()?;
         let spec: DeviceSpec = cache.device.parse()?;
@@ -103,12 +103,12 @@ impl ControlService {
         let least = Size(headpond_cache::bytes_min(slices));
         if let Some(size) = size.filter(|size| *size < least) {
             let text =
-                format!("{size} is too little: a cache of this volume takes {least} or more");
+                format!("{size} is too small: a cache of this volume needs at least {least}");
             return Err(Failure::usage(text));
         }
         let has_changed = match (spec.path(), size) {
             (None, None) => {
-                return Err(Failure::usage("memory is as large as it is asked for: name a size"));
+                return Err(Failure::usage("a cache in memory needs a size"));
             }
             (None, Some(size)) if spec == DeviceSpec::Ram(size) => false,
             (None, Some(size)) => self.resize_memory(size, cache).await?,
@@ -123,8 +123,8 @@ impl ControlService {
         Ok(Resized { is_unchanged: !has_changed, status: self.status() })
     }
 
-    /// What the cache has where it lies: opened again where more is wanted than was seen of it and
-    /// there is more. Whether that is enough, the volume tells.
+    /// The cache's device, reopened if it has grown and more of it is requested. The volume checks
+    /// whether that is enough.
     async fn same_device<'a>(
         &self,
         size: Option<Size>,
@@ -140,8 +140,7 @@ impl ControlService {
         Ok(NewDevice::Reopened { bytes, open })
     }
 
-    /// How much a cache has on the devices of the present one as they are now; nothing is said of
-    /// memory.
+    /// The present size of the cache's devices; none for memory.
     async fn room(&self) -> Result<Option<u64>> {
         let cache = self.described()?;
         let specs = copies_of(&cache)?;
@@ -167,7 +166,7 @@ impl ControlService {
         })
     }
 
-    /// The devices of a cache that is to be made, as one.
+    /// The devices of a new cache, as one.
     async fn make_device(
         &self,
         specs: &[DeviceSpec],
@@ -202,7 +201,7 @@ impl ControlService {
         replaced.map_err(not_exchanged).map(|()| true)
     }
 
-    /// A new, empty cache in the place of the old one is what takes no longer the more it held.
+    /// A new, empty cache takes a constant time.
     pub async fn purge(&self, body: &PurgeBody) -> Result<Status> {
         let dirty = match (body.force, body.flush) {
             (true, _) => Dirty::Drop,
@@ -247,7 +246,7 @@ impl ControlService {
         let device = self.make_device(&specs, &described, occupied).await?;
         let put = self.put_made(device.clone(), described, occupied).await;
         if put.is_err() && !volume.lies_on(&device) {
-            // Copies without a cache would be refused as somebody's.
+            // A mirror without a cache would be refused as foreign.
             let _ = device.dissolve().await;
         }
         put
@@ -262,14 +261,14 @@ impl ControlService {
         let volume = &self.volume;
         let new = volume.make_cache(device, described, Uuid::new_v4(), occupied).await;
         let attached = volume.attach(new.map_err(refused)?, &|it| self.keep(it)).await;
-        // What was kept before would be waited for by the next start.
+        // Otherwise the next start would wait for the previous device.
         self.save().await?;
         attached.map_err(refused)
     }
 
     async fn take_cache(&self, dirty: Dirty) -> Result<()> {
         let detached = self.volume.detach(dirty).await;
-        // Also where it is the tier that did not come back.
+        // Also if the tier is missing.
         self.save().await?;
         detached.map_err(not_detached)
     }
@@ -280,7 +279,7 @@ impl ControlService {
         self.save().await
     }
 
-    /// A tier that is to be; what is not said of it is as in the one before.
+    /// A new tier; unspecified properties are those of the previous one.
     async fn tier(
         &self,
         body: &AttachBody,
@@ -297,7 +296,7 @@ impl ControlService {
             return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
         }
         if body.size.is_some() {
-            let text = "a tier takes all of its memory: say how much there, as in `ram:1G`";
+            let text = "a tier uses all of its memory: give the size there, as in `ram:1G`";
             return Err(Failure::usage(text));
         }
         let mut specs = caches(body)?;
@@ -318,8 +317,7 @@ impl ControlService {
         self.save().await
     }
 
-    /// Everything that can be said against devices before they are touched; answers with what is
-    /// set of the cache.
+    /// All checks of devices before they are changed; returns the settings of the cache.
     async fn consider(
         &self,
         body: &AttachBody,
@@ -332,7 +330,7 @@ impl ControlService {
         Ok(settings)
     }
 
-    /// The volume's own devices are no cache of its, unless they are the one that is made anew.
+    /// The volume's own devices cannot be its cache, unless they are those of the present cache.
     async fn vet_caches(
         &self,
         specs: &[DeviceSpec],
@@ -368,17 +366,17 @@ fn copies_of(cache: &CacheDescription) -> Result<Vec<DeviceSpec>> {
     cache.copies().map(|word| Ok(word.parse()?)).collect()
 }
 
-/// Whether a cache on these lies where the present one does.
+/// Whether these devices are those of the present cache.
 ///
 /// # Errors
-/// Where they share some of their devices, and not all.
+/// If they share some, but not all of their devices.
 fn is_same(present: &CacheDescription, specs: &[DeviceSpec]) -> Result<bool> {
     let present: BTreeSet<String> = present.copies().map(str::to_owned).collect();
     let wanted: BTreeSet<String> = specs.iter().map(DeviceSpec::to_string).collect();
     match wanted.intersection(&present).next() {
         Some(name) if wanted != present => Err(Failure::refused(format!(
-            "{name} is one of the devices of the cache that is there: `headpond array replace` with --cache \
-             exchanges a single copy; otherwise detach with --flush, and attach",
+            "{name} is a device of the present cache: `headpond array replace` with --cache \
+             replaces a single copy; otherwise detach with --flush, and attach",
         ))),
         shared => Ok(shared.is_some()),
     }

@@ -1,4 +1,4 @@
-//! The clients of a served volume: what they may hold, and what `status` says of them.
+//! The clients of a served volume: their memory budget, and their status.
 
 use crate::meminfo;
 use headpond_api::answers::{ClientStatus, ServerStatus};
@@ -6,12 +6,12 @@ use headpond_nbd::limits::{Limits, MEMORY_BYTES_MIN};
 use headpond_nbd::server::{ConnectionReport, ServerReport};
 use headpond_volume::{CLIENT_MEMORY, ClientMemory};
 
-/// By itself a volume gives its clients no more than this part of the machine's memory.
+/// The default client memory is at most this part of the machine's memory.
 const SHARE_OF_MACHINE: u64 = 8;
 
 const _: () = assert!(CLIENT_MEMORY.0.0 >= MEMORY_BYTES_MIN);
 
-/// What the requests of all clients may hold, in bytes.
+/// The memory budget of all clients' requests, in bytes.
 pub fn memory_bytes(setting: ClientMemory) -> u64 {
     let machine_bytes = meminfo::total_bytes();
     setting.0.map_or_else(|| memory_on_machine_of(machine_bytes), |size| size.bytes())

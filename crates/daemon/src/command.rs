@@ -1,4 +1,4 @@
-//! What the control thread asks of the data thread.
+//! Commands from the control thread to the data thread.
 
 use headpond_api::Refusal;
 use headpond_api::answers::*;
@@ -6,15 +6,15 @@ use headpond_api::requests::*;
 use headpond_cache::ScrubReport;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// Where the answer to a command goes.
+/// The channel for the answer to a command.
 pub type Reply<A> = oneshot::Sender<Result<A, Refusal>>;
 
-/// One command, as the control API carries it, with the place of its answer.
+/// One command of the control API, with the channel for its answer.
 #[derive(Debug)]
 pub enum Command {
     Status(Reply<Status>),
     Stats(Reply<Stats>),
-    /// The statistics until now, which then begin at zero.
+    /// The statistics until now; then the counters are reset.
     ResetStats(Reply<Stats>),
     Set(SetBody, Reply<Status>),
     Flush(FlushBody, Reply<Flushed>),
@@ -22,9 +22,9 @@ pub enum Command {
     ScrubCache(Reply<ScrubReport>),
     AttachCache(AttachBody, Reply<Status>),
     DetachCache(DetachBody, Reply<Status>),
-    /// The settings stay, and everything dirty is written to the core in between.
+    /// The settings stay, and all dirty data is written to the core in between.
     ReplaceCache(AttachBody, Reply<Status>),
-    /// The same on the same device, of which so much is used; all of it where nothing is said.
+    /// The same on the same device, with this size; default: all of it.
     ResizeCache(ResizeBody, Reply<Resized>),
     /// The cache is empty afterwards.
     PurgeCache(PurgeBody, Reply<Status>),
@@ -33,7 +33,7 @@ pub enum Command {
     Array(ArrayCommand, Reply<Status>),
     StartRecording(RecordBody, Reply<RecordingStarted>),
     StopRecording(Reply<Recorded>),
-    /// A short recording that ends by itself.
+    /// A short recording that ends automatically.
     Sample(SampleBody, Reply<Recorded>),
 }
 
@@ -58,7 +58,6 @@ pub enum ArrayCommand {
 /// A command on its way.
 pub struct Message {
     pub command: Command,
-    /// One of those for commands that wait; kept until this one has been carried out, though its
-    /// client has gone.
+    /// A permit of a waiting command; held until it has completed, even if its client disconnects.
     pub permit: Option<OwnedSemaphorePermit>,
 }

@@ -1,9 +1,9 @@
 //! The control thread: HTTP on a Unix socket, and signals.
 //!
 //! **Invariants**
-//! - This thread never touches the volume; it only sends messages. Whether the data thread goes on
-//!   it sees from the [`Pulse`].
-//! - What a client can hold is bounded: connections, and the time for a request to arrive.
+//! - This thread never touches the volume; it only sends messages. It watches the data
+//!   thread by the [`Pulse`].
+//! - The resources of a client are bounded: connections, and the time for a request to arrive.
 
 mod routes;
 
@@ -29,20 +29,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-/// What was asked before the end is answered within this time, or not at all.
+/// Requests in progress at the end are answered within this time, or not at all.
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 const LOOKED_EVERY: Duration = Duration::from_millis(2);
-/// Connections at a time; so many more are told that there is no room, and those after them are
-/// closed.
+/// Connections at a time; as many more get an error, and further ones are closed.
 pub const CONNECTIONS_MAX: usize = 64;
 const REFUSED_MAX: usize = 64;
-/// Commands that wait for their answer at a time; the other connections are for `GET`.
+/// Commands in progress at a time; the other connections are for `GET`.
 const COMMANDS_MAX: usize = 48;
-/// In which the head of a request has to arrive.
+/// Timeout for the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// After so long without an answer of the data thread a `GET` is answered that there is none.
+/// Timeout of the data thread for a `GET`, which then gets an error.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(1500);
-/// After an accept that failed, for want of descriptors perhaps.
+/// Delay after a failed accept, such as for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The control thread, while it runs.
@@ -80,13 +79,13 @@ impl Control {
         Ok(Self { thread, ended })
     }
 
-    /// Lets answers under way be delivered, for a while, and ends the thread. They may be the data
-    /// thread's to give, which therefore must not be blocked.
+    /// Delivers pending answers for a limited time, and ends the thread. The data thread may have
+    /// to give them, so it must not be blocked.
     ///
     /// # Errors
     /// What ended the thread early.
     pub async fn stop(self, runtime: &Runtime) -> Result<()> {
-        // The thread may have ended by itself; then nobody listens.
+        // The thread may have ended already.
         let _ = self.ended.send(());
         let end = runtime.now() + ANSWERS_MAX;
         while !self.thread.is_finished() {
@@ -100,18 +99,18 @@ impl Control {
 }
 
 impl DataThread {
-    /// Has a command carried out, however long that takes.
+    /// Executes a command, without a timeout.
     pub async fn execute<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             return Err(failed(format!(
-                "{COMMANDS_MAX} commands wait for {} already: try again when one has ended",
+                "{COMMANDS_MAX} commands wait for {} already: retry when one has ended",
                 self.volume
             )));
         };
         self.deliver(make, Some(permit)).await
     }
 
-    /// The same for what only looks: it is answered in time, also when the thread does not answer.
+    /// The same for read-only requests: with a timeout for a thread that does not answer.
     pub async fn look<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
         match tokio::time::timeout(LOOK_TIME_MAX, self.send(make)).await {
             Ok(answer) => answer,
@@ -119,7 +118,7 @@ impl DataThread {
         }
     }
 
-    /// The same however many wait.
+    /// The same without the limit on waiting commands.
     pub async fn send<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
         self.deliver(make, None).await
     }
@@ -136,10 +135,10 @@ impl DataThread {
         answer.await.map_err(|_| gone())?
     }
 
-    /// That the data thread does not answer, since when, and why as far as that is known.
+    /// Describes how long the data thread has not answered, and why, if known.
     fn silence(&self) -> String {
         let seconds = self.pulse.silent_for().max(LOOK_TIME_MAX).as_secs_f64();
-        let mut text = format!("does not answer for {seconds:.1} s");
+        let mut text = format!("has not answered for {seconds:.1} s");
         if let Some(what) = self.pulse.waits_for() {
             text += &format!("; it is being stopped and waits for {what}");
         }
@@ -151,7 +150,7 @@ fn failed(error: String) -> Refusal {
     Refusal { error, exit: Exit::Error as u8 }
 }
 
-/// A socket that only its owner may use. A file that no daemon answers on is left over and removed.
+/// A socket for its owner only. A stale socket file is removed.
 fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
     let shown = socket.display();
     if std::os::unix::net::UnixStream::connect(socket).is_ok() {
@@ -181,7 +180,7 @@ fn run(
     })
 }
 
-/// Serves connections until the end, and then those requests that are under way.
+/// Serves connections until the end, and then completes pending requests.
 async fn accept(listener: UnixListener, data: DataThread, mut ended: oneshot::Receiver<()>) {
     let service = TowerToHyperService::new(routes(data));
     let full = TowerToHyperService::new(without_room());
@@ -205,7 +204,7 @@ async fn accept(listener: UnixListener, data: DataThread, mut ended: oneshot::Re
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
-    // Nobody listens where no connection is left.
+    // Without a connection there is no receiver.
     let _ = stop.send(true);
     connections.join_all().await;
 }
@@ -218,7 +217,7 @@ async fn serve(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // A client that breaks off is nobody's concern.
+    // A client that disconnects is not an error.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
@@ -226,9 +225,8 @@ async fn serve(
     let _ = connection.await;
 }
 
-/// SIGTERM and SIGINT end the daemon in order, whoever is connected and whatever is under way;
-/// where that does not come to its end, another one ends it as a kill does. SIGHUP finds nothing to
-/// read again, and changes nothing.
+/// SIGTERM and SIGINT shut the daemon down cleanly, despite clients and commands in progress; a
+/// second one ends it immediately, as a kill does. SIGHUP changes nothing.
 async fn heed_signals(data: DataThread) {
     let (Ok(mut term), Ok(mut interrupt), Ok(mut hangup)) = (
         signal(SignalKind::terminate()),
@@ -241,7 +239,7 @@ async fn heed_signals(data: DataThread) {
     loop {
         tokio::select! {
             _ = hangup.recv() => {
-                eprintln!("headpond: note: SIGHUP: nothing is read again; `headpond set` changes settings");
+                eprintln!("headpond: note: SIGHUP is ignored: `headpond set` changes settings");
                 continue;
             }
             _ = term.recv() => {}
@@ -270,8 +268,8 @@ fn end_at_once(data: &DataThread) -> ! {
         None => format!("{} {}", data.volume, data.silence()),
     };
     eprintln!(
-        "headpond: error: ended by a second signal, before the volume had stopped: {stuck}; the next \
-         start takes up what the cache device holds"
+        "headpond: error: ended by a second signal before the volume was closed: {stuck}; the \
+         next start replays the cache's log"
     );
     std::process::exit(i32::from(Exit::Error as u8))
 }

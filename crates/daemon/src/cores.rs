@@ -18,13 +18,13 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl ControlService {
-    /// The cache is written back before, and begins empty afterwards.
+    /// The cache is cleaned first, and starts empty.
     pub async fn add_core(&self, body: &AddCoreBody) -> Result<Status> {
         let described = describe(&self.volume.description(), body);
         if !matches!(described, Ok(_) | Err(DescriptionError::Repeated { .. })) {
             described.as_ref().map_err(Failure::usage)?;
         }
-        // Before a device that is named twice: where it is the volume's it is refused as that.
+        // Before the check for duplicates: a device of the volume is refused as such.
         let specs = self.vet_members(body).await?;
         let described = described.map_err(Failure::usage)?;
         let members = self.opener.open_all(&specs).await?;
@@ -44,17 +44,17 @@ impl ControlService {
         Ok(self.status())
     }
 
-    /// It is a volume of its own afterwards.
+    /// It becomes a volume of its own.
     pub async fn remove_core(&self, body: &RemoveCoreBody) -> Result<Status> {
         let (name, description) = (&body.name, self.volume.description());
         let own = format!("{}-{name}", description.name);
         let Some(described) = description.further_cores.iter().find(|core| core.name == *name)
         else {
-            // The volume knows how to refuse this.
+            // The volume refuses this.
             let refused = self.volume.remove_core(name, Uuid::new_v4(), &|it| self.keep(it)).await;
             return Err(refused
                 .err()
-                .map_or_else(|| anyhow!("{name} came meanwhile"), not_changed));
+                .map_or_else(|| anyhow!("{name} was added concurrently"), not_changed));
         };
         self.refuse_name(&own, described).await?;
         let alone = description.of_core_alone(described, own);
@@ -76,7 +76,8 @@ impl ControlService {
                     self.refuse_name(&alone.name, &leaving).await?;
                     self.refuse_clients(export)?;
                     is_kept.set(true);
-                    // Named twice for a moment rather than nowhere: a device serves one at a time.
+                    // Described twice for a short time rather than nowhere: a device is open only
+                    // once.
                     let now = self.volume.description();
                     self.files.save(now.of_core_alone(&leaving, alone.name.clone())).await?;
                 }
@@ -95,13 +96,13 @@ impl ControlService {
         Ok(self.status())
     }
 
-    /// Offers a further core to clients.
+    /// Exports a further core.
     pub fn offer(&self, core: &str) -> Result<()> {
         offer(&self.volume, &self.exports, core)
     }
 
-    /// A core that leaves is a volume of its own; it may be described as that from a time before,
-    /// when the power went.
+    /// A removed core is a volume of its own; after a power cut it may be described as that
+    /// already.
     async fn refuse_name(&self, own: &str, leaving: &FurtherCoreDescription) -> Result<()> {
         match self.files.is_taken(own.to_owned(), leaving.uuid).await? {
             false => Ok(()),
@@ -115,7 +116,10 @@ impl ControlService {
         let report = self.server.report();
         let mut exports = report.connections.iter().filter_map(|client| client.export.as_deref());
         match exports.any(|name| name == export) {
-            true => Err(Failure::refused(format!("clients use {export}: disconnect them first"))),
+            true => Err(Failure::refused(format!(
+                "clients are connected to {export}: disconnect \
+                them first"
+            ))),
             false => Ok(()),
         }
     }
@@ -131,7 +135,7 @@ impl ControlService {
     }
 }
 
-/// Offers a further core as `VOLUME/NAME`.
+/// Exports a further core as `VOLUME/NAME`.
 pub fn offer(
     volume: &Rc<Volume>,
     exports: &headpond_nbd::server::Exports,

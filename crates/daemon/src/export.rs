@@ -1,4 +1,4 @@
-//! Where a volume may be served: the same for who creates it and who serves it.
+//! Export addresses, checked alike by `create` and `serve`.
 
 use anyhow::Result;
 use headpond_api::outcome::Failure;
@@ -17,19 +17,19 @@ pub enum Address {
 /// Reads the address of an export.
 ///
 /// # Errors
-/// Where it is none, or other machines would reach it and nobody agreed to that.
+/// If it is invalid, or reachable from other machines without consent.
 pub fn address(export: &ExportDescription) -> Result<Address> {
     let nbd = &export.nbd;
     match nbd.split_once(':') {
         Some(("unix", path)) => Ok(Address::Unix(checked_socket(path.into())?)),
         Some(("tcp", rest)) => {
             let parsed: SocketAddr = rest.parse().map_err(|error| {
-                Failure::usage(format!("{nbd} is no address ({error}): write tcp:HOST:PORT"))
+                Failure::usage(format!("{nbd} is not an address ({error}): write tcp:HOST:PORT"))
             })?;
             if !parsed.ip().is_loopback() && !export.insecure {
                 return Err(Failure::refused(format!(
-                    "{nbd} can be reached from other machines, and nothing there is encrypted or \
-                     asks who is calling: use a loopback address or a Unix socket, or create the \
+                    "{nbd} can be reached from other machines, without encryption or \
+                     authentication: use a loopback address or a Unix socket, or create the \
                      volume with --insecure"
                 )));
             }

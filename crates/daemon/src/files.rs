@@ -1,6 +1,6 @@
-//! What is kept in files of the state folder, written beside the requests.
+//! Files of the state folder, written outside the data thread.
 //!
-//! **Invariant**: what is kept later is written later.
+//! **Invariant**: files are written in the order of the calls.
 
 use anyhow::{Result, anyhow};
 use headpond_api::place::Places;
@@ -19,10 +19,10 @@ pub struct Files {
 type Work = Box<dyn FnOnce(&Places) + Send>;
 
 impl Files {
-    /// Starts the thread that writes, before memory may be short; it ends with the last of these.
+    /// Starts the writer thread, before memory may be short; it ends with the last handle.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// If no thread can be started.
     pub fn new(places: Places) -> Result<Self> {
         let (work, wanted) = mpsc::channel::<Work>();
         let write = move || wanted.into_iter().for_each(|work| work(&places));
@@ -30,7 +30,7 @@ impl Files {
         Ok(Self { work })
     }
 
-    /// Writes a description, whole or not at all.
+    /// Writes a description atomically.
     ///
     /// # Errors
     /// Where the folder cannot be written.
@@ -38,7 +38,7 @@ impl Files {
         self.in_turn(move |places| places.save(&description))
     }
 
-    /// Keeps what only the cache device holds of a volume that is not served any more.
+    /// Saves the amount of dirty data of a volume that was stopped.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -49,9 +49,9 @@ impl Files {
     /// Whether a volume of this name is described that is not the core `uuid` alone.
     ///
     /// # Errors
-    /// Where nobody looks any more.
+    /// If the thread has ended.
     pub fn is_taken(&self, name: String, uuid: Uuid) -> LocalFuture<'static, Result<bool>> {
-        // One that has got a cache since is more than that.
+        // A volume that has a cache since is more than that.
         let is_core_alone =
             move |it: Description| it.uuid == uuid && it.cache.is_none() && it.tier.is_none();
         let look = move |places: &Places| {
@@ -72,19 +72,19 @@ impl Files {
         self.in_turn(forget)
     }
 
-    /// What was to be written before has been.
+    /// All earlier writes have completed.
     pub async fn written(&self) {
-        // A thread that has ended writes nothing any more.
+        // A thread that has ended writes nothing.
         let _ = self.in_turn(|_| Ok(())).await;
     }
 
-    /// Takes its place in the order now, and not when the answer is waited for.
+    /// Queues the work now, not when the result is awaited.
     fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Places) -> Result<T> + Send + 'static,
     ) -> LocalFuture<'static, Result<T>> {
         let (tell, done) = oneshot::channel();
-        // Nobody may want to know any more.
+        // The receiver may be gone.
         let work = Box::new(move |places: &Places| drop(tell.send(work(places))));
         let sent = self.work.send(work);
         let ended = || anyhow!("the thread that writes files has ended");

@@ -1,5 +1,5 @@
-//! Which machine this is, and which process of it: what a volume says on its devices of who has it
-//! open, for other hosts that reach them.
+//! Identity of this host and process: recorded on a volume's devices for other hosts that reach
+//! them.
 
 use headpond_volume::{Claimant, Host, Process, Watching};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Who opens volumes here.
+/// The owner of volumes that are opened here.
 pub fn claimant() -> Claimant {
     let (number, boot) = (std::process::id(), boot());
     let started = started(number).unwrap_or_default();
@@ -24,18 +24,18 @@ pub fn claimant() -> Claimant {
 fn tell(watching: &Watching) {
     let Watching { volume, host, at_most } = watching;
     eprintln!(
-        "headpond: note: {volume} was not stopped on {host}: watching its devices for {} s whether it \
-         is in use there still",
+        "headpond: note: {volume} was not stopped on {host}: watching its devices for a heartbeat \
+         of that host for {} s",
         at_most.as_secs_f64()
     );
 }
 
 fn name() -> String {
-    word_of("/proc/sys/kernel/hostname").unwrap_or_else(|| "a host without a name".into())
+    word_of("/proc/sys/kernel/hostname").unwrap_or_else(|| "an unnamed host".into())
 }
 
-/// Machines that were made from one image have one number, and often not one name. Processes of
-/// another name space have numbers that say nothing here: they count as another machine's.
+/// Machines cloned from one image share the machine ID, but often not the name. Process IDs of
+/// another namespace have no meaning here: they count as another machine's.
 fn machine() -> Uuid {
     let Some(number) = word_of("/etc/machine-id").and_then(|word| word.parse::<Uuid>().ok()) else {
         return Uuid::new_v4();
@@ -63,13 +63,13 @@ fn word_of(path: impl AsRef<Path>) -> Option<String> {
     Some(text.trim().to_owned()).filter(|word| !word.is_empty())
 }
 
-/// When a process began that runs, in ticks since the boot.
+/// Start time of a running process, in ticks since the boot.
 fn started(process: u32) -> Option<u64> {
     started_by(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The same of what the kernel says of a process. One that has ended and was not waited for by its
-/// parent runs no more; while other threads of it go on, it does.
+/// The same from the kernel's record of a process. A zombie is not running, unless other threads of
+/// it are.
 ///
 /// Source: proc_pid_stat(5), fields 3, 20 and 22; the name in field 2 may hold anything, but ends
 /// with the last parenthesis.

@@ -1,10 +1,10 @@
-//! What serves a volume: the volume and its exports on the data thread, the control thread, and
-//! files beside both.
+//! Serves a volume: the volume and its exports on the data thread, the control thread, and a thread
+//! for files.
 //!
-//! 1. Devices are opened and the volume is assembled on the data thread's ring; how far that is,
-//!    the terminal and `status` show.
-//! 2. NBD listeners and the control socket come up; from here on it is `serving`.
-//! 3. Commands arrive as messages and are carried out, long ones beside the others.
+//! 1. Devices are opened and the volume is assembled on the data thread's ring; the terminal and
+//!    `status` show the progress.
+//! 2. NBD listeners and the control socket are opened; the state is `serving`.
+//! 3. Commands arrive as messages and are executed, long ones concurrently.
 //! 4. `stop`, SIGTERM or SIGINT: clients finish, the cache saves its state, the array is closed.
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
-//! How far a volume has come that is not served yet: on the terminal, and in a file for `status`.
+//! Progress of loading a volume: on the terminal, and in a file for `status`.
 //!
-//! The data thread is busy with reading, and nobody can ask it. So it says how far it is in a file
-//! of the run folder, and holds a lock on it; what a daemon that was killed has left is not locked.
+//! The data thread is busy with reading and answers no requests. So it writes its progress to a
+//! locked file in the run folder; a file that a killed daemon left is not locked.
 
 use headpond_api::answers::LoadingStatus;
 use headpond_api::place::Places;
@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// What comes to its end sooner shows no bar.
+/// Shorter loads show no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
 /// One write of the whole file: a reader sees one state or another.
 const FILE_BYTES: usize = 512;
 const TEMPLATE: &str = "loading {bar:30} {bytes} of {total_bytes}{msg} (left: {eta})";
 
-/// Whoever is told; the file goes with it.
+/// The progress outputs; the file is removed on drop.
 pub struct ProgressFile {
     path: PathBuf,
     file: Option<File>,
@@ -31,11 +31,11 @@ pub struct ProgressFile {
 }
 
 impl ProgressFile {
-    /// Where the file cannot be had, `status` says nothing and the volume loads all the same.
+    /// Without the file `status` shows no progress, and the volume loads regardless.
     pub fn new(places: &Places, name: &str) -> Self {
         let path = places.loading(name);
         let file = File::options().create(true).truncate(false).write(true).open(&path).ok();
-        // What another one has left is not taken for this one's.
+        // Contents of a previous daemon are discarded.
         let file = file.filter(|file| file.try_lock().is_ok() && file.set_len(0).is_ok());
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(TEMPLATE).expect("the template is ours");
@@ -65,7 +65,7 @@ impl ProgressFile {
         let mut text = serde_json::to_vec(told).expect("plain data");
         assert!(text.len() <= FILE_BYTES, "a state outgrows its file");
         text.resize(FILE_BYTES, b' ');
-        // Whoever starts the volume sees the bar.
+        // The terminal shows the bar.
         let _ = file.write_all_at(&text, 0);
     }
 
@@ -86,7 +86,7 @@ impl Drop for ProgressFile {
     }
 }
 
-/// Which segments and which slice, where there are several.
+/// The segment, and the slice if there are several.
 pub fn parts(loading: &Loading) -> String {
     let mut text = String::new();
     if loading.progress.segments > 0 {
@@ -99,7 +99,7 @@ pub fn parts(loading: &Loading) -> String {
     text
 }
 
-/// How far a daemon has come with a volume, where one is loading it.
+/// The progress of a daemon that is loading a volume, if any.
 pub fn look(places: &Places, name: &str) -> Option<LoadingStatus> {
     let mut file = File::open(places.loading(name)).ok()?;
     if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {

@@ -1,4 +1,4 @@
-//! Commands about the members of an array, and the work on it beside the requests.
+//! Commands about the members of an array and its background work.
 
 use super::command::ArrayCommand;
 use super::service::ControlService;
@@ -15,11 +15,11 @@ use headpond_volume::{
 use std::path::Path;
 use uuid::Uuid;
 
-/// A copy whose device is not known any more.
+/// A copy without a known device.
 pub const MISSING: &str = "missing";
 
 impl ControlService {
-    /// What was changed outlives the daemon; work that is begun goes on beside the requests.
+    /// Changes are persistent; work runs in the background.
     pub async fn change_array(&self, command: &ArrayCommand) -> Result<Status> {
         let volume = &self.volume;
         let changed = match command {
@@ -66,7 +66,7 @@ impl ControlService {
                 volume.set_background_rate(body.core.as_deref(), |pace| changed_rate(pace, body))
             }
         };
-        // Also where it failed half-way: a device may have joined.
+        // Also after a partial failure: a device may have been added.
         self.save().await?;
         changed.map_err(not_changed)?;
         Ok(self.status())
@@ -84,9 +84,9 @@ impl ControlService {
         })
     }
 
-    /// Checks a device that is to join an array, which must not be in the volume yet.
+    /// Checks a device that will be added to an array, which must not be in the volume yet.
     pub(super) async fn vet_member(&self, spec: &DeviceSpec, consent: Consent) -> Result<()> {
-        // Copies of a cache are an array, and memory of the same words is other memory.
+        // A cache mirror is an array, and two memory devices of one name are distinct.
         let cache = self.volume.description().cache.filter(|cache| cache.mirror.is_none());
         let cache = cache.filter(|_| !matches!(spec, DeviceSpec::Ram(_)));
         self.refuse_own(spec, cache.map(|cache| cache.device)).await?;
@@ -94,7 +94,7 @@ impl ControlService {
         run_blocking(move || vet_lasting(&spec, consent)).await.map(drop)
     }
 
-    /// Checks a device that is to be a cache, which may be that already.
+    /// Checks a device for a cache, which may be the present cache.
     pub(super) async fn vet_cache(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         self.refuse_own(spec, None).await?;
         vet_blocking(spec, consent).await
@@ -123,7 +123,7 @@ impl ControlService {
         Ok(NewJournal { word, device, uuid, when: body.when, occupied })
     }
 
-    /// A device that the array does not have may be away, or be known by its label alone.
+    /// A device that is not open may be missing, or known by its superblock only.
     async fn leaving_copy(&self, body: &MemberBody) -> Result<LeavingCopy> {
         if body.device == MISSING {
             return Ok(LeavingCopy { copy: WhichCopy::Missing, device: None });
@@ -150,7 +150,7 @@ impl ControlService {
         Ok(by)
     }
 
-    /// It holds a part of the array, by which it is known.
+    /// It has a superblock of the array.
     async fn returning_member(&self, word: &str) -> Result<ReturningMember> {
         let spec: DeviceSpec = word.parse()?;
         self.refuse_own(&spec, None).await?;

@@ -1,14 +1,14 @@
-//! What the kernel says of the machine's memory.
+//! The machine's memory, as reported by the kernel.
 
 use std::fs;
 use std::sync::OnceLock;
 
-/// Memory that programs could be given without others being moved to swap.
+/// Memory available to programs without swapping.
 pub fn available_bytes() -> Option<u64> {
     bytes_of("MemAvailable:")
 }
 
-/// All that the machine has; read once.
+/// Total memory; read once.
 pub fn total_bytes() -> Option<u64> {
     static TOTAL_BYTES: OnceLock<Option<u64>> = OnceLock::new();
     *TOTAL_BYTES.get_or_init(|| bytes_of("MemTotal:"))

@@ -34,8 +34,8 @@ use uuid::Uuid;
 
 /// Commands that may wait for the data thread.
 const MESSAGES_MAX: usize = 64;
-/// For requests that are under way when the system gives no memory any more: what the cleaner has
-/// under way at most, and as much again.
+/// For requests in flight when memory is exhausted: twice the maximum that the cleaner has in
+/// flight.
 const RESERVE_BYTES: usize = 32 << 20;
 /// As the first thread usually has.
 const STACK_BYTES: usize = 8 << 20;
@@ -43,7 +43,7 @@ const STACK_BYTES: usize = 8 << 20;
 /// Serves a volume until it is stopped.
 ///
 /// # Errors
-/// What kept it from being served, or from being stopped cleanly.
+/// If it cannot be served, or the shutdown is not clean.
 pub fn serve(places: &Places, description: Description, tolerance: Tolerance) -> Result<Exit> {
     let name = &description.name;
     if Client::of(places, name)?.is_served() {
@@ -56,8 +56,8 @@ pub fn serve(places: &Places, description: Description, tolerance: Tolerance) ->
     }
     places.make_run_folder()?;
     memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;
-    // The stack of the first thread grows as it is used, and where there is no memory left that
-    // ends the process; another one's is there from its beginning.
+    // The stack of the first thread grows on demand, which without memory ends the process; that of
+    // another thread is allocated at its start.
     let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
     std::thread::scope(|scope| {
         let data = thread.spawn_scoped(scope, || run(places, description, tolerance))?;
@@ -102,7 +102,7 @@ impl Data {
             false => error.into(),
         })?;
         places.forget_refusal(&description.name);
-        // Before any client: what is written from now on may be in the cache alone.
+        // Before any client: from now on there may be dirty data.
         places.forget_left(&description.name)?;
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
         let files = Files::new(places.clone())?;
@@ -139,15 +139,14 @@ impl Data {
             end: End::default(),
         });
         keep_watch(&service);
-        // Last, so that an answer of the control socket means: it is served.
+        // Last, so that a volume whose control socket answers is being served.
         let socket = places.control_socket(&description.name)?;
         let control = Control::start(&socket, &description.name, to_data, pulse)?;
         Ok(Self { service, control, messages })
     }
 }
 
-/// What the volume changes by itself, when a spare has taken the place of a member, outlives the
-/// daemon as well.
+/// Automatic changes, such as a spare that has replaced a member, are persistent too.
 fn keep_description(volume: &Volume, files: &Files) {
     let files = files.clone();
     let keep = move |description: &Description| -> LocalFuture<'static, ()> {
@@ -166,7 +165,7 @@ fn keep_description(volume: &Volume, files: &Files) {
     volume.keep_description(DescriptionKeeper { keep, name_of });
 }
 
-/// What other threads see of the data thread.
+/// The data thread as seen by other threads.
 fn keep_watch(service: &Rc<ControlService>) {
     let (pulse, runtime) = (Arc::clone(&service.pulse), service.runtime.clone());
     drop(service.runtime.spawn(async move { pulse.run(runtime).await }));
@@ -174,7 +173,7 @@ fn keep_watch(service: &Rc<ControlService>) {
     drop(service.runtime.spawn(async move { watched.tell_of_stop().await }));
 }
 
-/// Shows how far the volume is that is being opened, until that ends.
+/// Shows the progress of opening until it ends.
 fn watch_load(places: &Places, name: &str) -> LoadWatch {
     let teller = ProgressFile::new(places, name);
     Rc::new(move |loading| teller.tell(loading))
@@ -187,7 +186,7 @@ async fn open_devices(opener: &Opener, description: &Description) -> Result<Devi
     if let Some(tier) = &description.tier {
         match open(&tier.device).await {
             Ok(device) => devices.tier = Some(device),
-            // It begins empty anyhow.
+            // It starts empty in any case.
             Err(error) => {
                 devices.absent.push(format!("tier {}: {}", tier.device, told(&error)).into());
             }
@@ -205,7 +204,7 @@ async fn open_devices(opener: &Opener, description: &Description) -> Result<Devi
     for member in description.members() {
         match open(member).await {
             Ok(device) => devices.members.push(device),
-            // The array decides whether it can do without.
+            // The array decides whether it can start without it.
             Err(error) => {
                 let name = member.parse::<DeviceSpec>()?.device_name();
                 devices.absent.push(Note::of_member(name, told(&error)));
@@ -241,13 +240,13 @@ fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>
     Ok(Rc::new(listener.with_context(|| format!("cannot listen at {}", export.nbd))?))
 }
 
-/// Keeps a refusal for `status`, with what is known of the risk.
+/// Saves a refusal for `status`, with the known risk.
 fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> anyhow::Error {
     let mut alert = error.alert(name);
     if error.is_about_the_cache() {
         alert.at_risk = Risk::of_left(places.left_dirty_bytes(name), alert.at_risk);
     }
-    // Which devices they are that are missing, an array cannot say.
+    // An array does not know the names of missing devices.
     absent.iter().for_each(|note| alert.cause += &format!("; {}", note.text()));
     places.note_refusal(name, &alert);
     Failure::refused(alert)

@@ -1,4 +1,4 @@
-//! Whether the data thread goes on, and what it is waiting for: seen from other threads.
+//! Watchdog of the data thread for other threads: whether it runs, and what it waits for.
 
 use headpond_block::Runtime;
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 const BEAT_EVERY: Duration = Duration::from_millis(250);
 
-/// Beats while the data thread goes round its loop.
+/// Updated by each iteration of the data thread's loop.
 pub struct Pulse {
     begun: Instant,
     /// Milliseconds from the beginning to the newest beat.
     beat: AtomicU64,
-    /// Of a stop: what it waits for.
+    /// What a stop waits for.
     waits_for: Mutex<Option<String>>,
 }
 
@@ -29,17 +29,17 @@ impl Pulse {
         }
     }
 
-    /// Since when the data thread has stood still.
+    /// How long the data thread has been blocked.
     pub fn silent_for(&self) -> Duration {
         let beat = Duration::from_millis(self.beat.load(Ordering::Relaxed));
         self.begun.elapsed().saturating_sub(beat)
     }
 
     pub fn wait_for(&self, what: Option<String>) {
-        *self.waits_for.lock().expect("nobody panics with it") = what;
+        *self.waits_for.lock().expect("no holder panics") = what;
     }
 
     pub fn waits_for(&self) -> Option<String> {
-        self.waits_for.lock().expect("nobody panics with it").clone()
+        self.waits_for.lock().expect("no holder panics").clone()
     }
 }

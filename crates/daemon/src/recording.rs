@@ -1,5 +1,4 @@
-//! Recording the workload of a served volume to a file, for as long as somebody wants or for a
-//! moment.
+//! Records the workload of a served volume to a file, until stopped or as a short sample.
 
 use crate::run_blocking::run_blocking;
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
-/// How long a look lasts at least, and how often it is seen whether it is enough.
+/// Minimum length of a sample, and the interval of the check for its end.
 const LOOKED_EVERY: Duration = Duration::from_millis(10);
 
 /// At most one recording at a time.
@@ -37,18 +36,18 @@ impl Recording {
         Self { device, volume, active: RefCell::default() }
     }
 
-    /// Where it records to, while it does.
+    /// The output file of the active recording.
     pub fn output(&self) -> Option<PathBuf> {
         self.active.borrow().as_ref().map(|active| active.output.clone())
     }
 
-    /// Notes every request from now on.
+    /// Records every request from now on.
     ///
     /// # Errors
-    /// Where a recording is under way, or the file exists or cannot be made.
+    /// If a recording is active, or the file exists or cannot be created.
     pub async fn start(&self, RecordBody { output }: RecordBody) -> Result<RecordingStarted> {
         if let Some(other) = self.output() {
-            bail!("a recording to {} is under way: stop it first", other.display());
+            bail!("a recording to {} is active: stop it first", other.display());
         }
         let path = output.clone();
         let create = move || {
@@ -56,7 +55,7 @@ impl Recording {
         };
         let file = run_blocking(create).await?;
         if let Some(other) = self.output() {
-            bail!("a recording to {} has begun meanwhile: stop it first", other.display());
+            bail!("a recording to {} was started concurrently: stop it first", other.display());
         }
         let (recorder, drain) = capture();
         let (tell, ended) = oneshot::channel();
@@ -69,7 +68,7 @@ impl Recording {
                 output.get_ref().sync_all()?;
                 Ok(summary)
             });
-            // Nobody waits where the daemon has ended meanwhile.
+            // The daemon may have ended.
             let _ = tell.send(finished.map_err(anyhow::Error::from));
         })?;
         self.device.start(recorder);
@@ -77,7 +76,7 @@ impl Recording {
         Ok(RecordingStarted { output })
     }
 
-    /// Notes requests for a moment: until so many were noted, or the time is over.
+    /// Records a short sample: until the count or the time limit is reached.
     ///
     /// # Errors
     /// As [`Self::start`] and [`Self::stop`].
@@ -98,9 +97,10 @@ impl Recording {
     /// Where there is none, or it could not be written.
     pub async fn stop(&self) -> Result<Recorded> {
         let active = self.active.borrow_mut().take();
-        let active = active.context("no recording is under way")?;
+        let active = active.context("no recording is active")?;
         self.device.stop();
-        let ended = active.ended.await.map_err(|_| anyhow!("the recorder ended without a word"))?;
+        let ended =
+            active.ended.await.map_err(|_| anyhow!("the recorder ended without a result"))?;
         active.writer.join().map_err(|_| anyhow!("the recorder failed"))?;
         let ended = ended.with_context(|| format!("recording to {}", active.output.display()));
         ended.map(|CaptureSummary { records, dropped }| Recorded { records, dropped })

@@ -1,4 +1,4 @@
-//! Where commands are carried out, on the data thread. What may wait for a file is done aside.
+//! Executes commands on the data thread. Work that may wait for a file is done by `run_blocking`.
 
 use super::clients;
 use super::command::{Command, Message, Reply};
@@ -42,7 +42,7 @@ pub struct ControlService {
     pub end: End,
 }
 
-/// How far the end of the daemon is.
+/// Progress of the shutdown.
 #[derive(Default)]
 pub struct End {
     stage: RefCell<Stage>,
@@ -53,25 +53,25 @@ pub struct End {
 enum Stage {
     #[default]
     Serving,
-    /// No command is begun any more; what is waited for.
+    /// No new command is started; what the shutdown waits for.
     Closing(&'static str),
-    /// What was not done in order, where something was not.
+    /// The error of an unclean shutdown, if any.
     Over(Option<String>),
 }
 
-/// How often it is looked who holds a stop up.
+/// Interval of the check for what delays a stop.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
-/// Who stays longer than that has not just left.
+/// A client that is connected longer than this has not just disconnected.
 const LEAVING_TIME: Duration = Duration::from_millis(500);
 const LEAVING_POLL: Duration = Duration::from_millis(5);
-/// In a stop, for commands that change nothing any more, and for a recording.
+/// During a stop: timeouts of read-only commands, and of a recording.
 const COMMANDS_TIME: Duration = Duration::from_secs(5);
 const RECORDING_TIME: Duration = Duration::from_secs(10);
-/// Clients that are named where they are in the way.
+/// Clients that are named in a refusal.
 const NAMED_MAX: usize = 5;
 
 impl ControlService {
-    /// The next command; none any more once a stop is over.
+    /// The next command; none once a stop is complete.
     pub async fn next(&self, messages: &mut mpsc::Receiver<Message>) -> Option<Message> {
         let mut over = pin!(self.until_over());
         poll_fn(|context| match over.as_mut().poll(context) {
@@ -81,7 +81,7 @@ impl ControlService {
         .await
     }
 
-    /// Carries a command out and answers it.
+    /// Executes a command and answers it.
     pub async fn execute(&self, command: Command) {
         match command {
             Command::Status(reply) => answer(reply, Ok(self.status())),
@@ -139,8 +139,8 @@ impl ControlService {
         }
     }
 
-    /// Carries out what a volume that is being stopped refuses; `work` is what it is called where a
-    /// stop would cut it off.
+    /// Executes a command that is refused during a stop; `work` is its name if a stop would abort
+    /// it.
     async fn run<A>(
         &self,
         work: Option<&'static str>,
@@ -154,7 +154,7 @@ impl ControlService {
         answer(reply, doing.await);
     }
 
-    /// Keeps the description as it is now.
+    /// Saves the present description.
     pub async fn save(&self) -> Result<()> {
         self.files.save(self.volume.description()).await
     }
@@ -180,14 +180,14 @@ impl ControlService {
         Stats { name: self.volume.description().name, counted_since: since.map(utc), report }
     }
 
-    /// What was set outlives the daemon.
+    /// Settings are persistent.
     async fn set(&self, body: &SetBody) -> Result<Status> {
         let _at_full_rate = self.flush_at_full_rate(body.pace);
         let outcome = match body.flush {
             true => self.volume.set_and_clean(&body.changes).await,
             false => self.volume.set(&body.changes),
         };
-        // Where only the cleaning failed the settings hold.
+        // If only the cleaning failed, the settings are in effect.
         self.save().await?;
         let client_memory = self.volume.description().array.client_memory;
         self.server.set_memory(clients::memory_bytes(client_memory));
@@ -204,13 +204,13 @@ impl ControlService {
         Ok(Flushed { cleaned_bytes })
     }
 
-    /// Holds the pace of what is cleaned for a command, until it is dropped.
+    /// Holds the flush rate for a command, until it is dropped.
     pub fn flush_at_full_rate(&self, pace: FlushPace) -> Option<impl Sized> {
         (pace == FlushPace::Max).then(|| self.volume.flush_at_full_rate())
     }
 }
 
-/// The end, by the rules of `docs/serving.md`.
+/// The shutdown, by the rules of `docs/serving.md`.
 impl ControlService {
     async fn stop(&self, body: &StopBody) -> Result<Stopped> {
         if body.wait {
@@ -221,13 +221,13 @@ impl ControlService {
         }
         if body.flush {
             let flushed = self.flush(FlushPace::Max).await;
-            // Another stop may have ended it.
+            // Another stop may have completed.
             if !self.is_closing() {
                 flushed?;
             }
         }
         if !body.force {
-            // Somebody may have come meanwhile.
+            // A client may have connected since.
             self.refuse_stop(body.wait).await?;
         }
         if self.is_closing() {
@@ -241,7 +241,7 @@ impl ControlService {
         closed.map(|()| Stopped {})
     }
 
-    /// `waits`: for commands that have begun meanwhile.
+    /// `waits`: for commands that were started since.
     async fn refuse_stop(&self, waits: bool) -> Result<()> {
         loop {
             let peers = self.clients_that_stay().await;
@@ -269,13 +269,13 @@ impl ControlService {
         }
         let name = self.volume.name();
         Failure::refused(format!(
-            "{name} is in use; {}: disconnect clients first, --wait waits for commands, and --force ends \
-             both, which loses nothing that was answered",
+            "{name} is in use; {}: disconnect clients first, --wait waits for commands, and \
+             --force ends both without losing acknowledged data",
             reasons.join("; ")
         ))
     }
 
-    /// Who is connected; not who has gone a moment ago, of which nothing has been noticed yet.
+    /// Connected clients, without those whose disconnection is not detected yet.
     async fn clients_that_stay(&self) -> Vec<String> {
         let end = self.runtime.now() + LEAVING_TIME;
         loop {
@@ -289,16 +289,16 @@ impl ControlService {
         }
     }
 
-    /// Commands end first, then clients: what they were told is done is then in the volume. What
-    /// fails on the way is told in the end, and keeps nothing behind it from being done.
+    /// Commands end first, then clients, so that completed commands are in the volume. An error is
+    /// reported at the end and does not skip later steps.
     async fn close(&self) -> Result<()> {
         self.go_on_to("commands");
         self.volume.end_flushes().await;
-        // One that hangs in a device that it looks at has changed nothing, and changes nothing now.
+        // A command that hangs in a read of a device changes nothing.
         let end = self.runtime.now() + COMMANDS_TIME;
         let work = Rc::clone(&self.work);
         let _ = self.runtime.deadline(end, async move { work.until_done().await }).await;
-        self.go_on_to("the recording to be complete");
+        self.go_on_to("the recording to complete");
         let end = self.runtime.now() + RECORDING_TIME;
         let ending = end_recordings(Rc::clone(&self.samples), Rc::clone(&self.recording));
         let recorded = match self.runtime.deadline(end, ending).await {
@@ -308,22 +308,24 @@ impl ControlService {
         self.go_on_to("clients to take their answers, and devices to flush");
         let served = self.server.stop().await;
         if self.volume.is_taken_over() {
-            // Nothing can be flushed here any more, as the alert says; what is dirty is not ours.
+            // Another host owns the volume: nothing can be flushed here.
             return recorded;
         }
-        let context =
-            "its daemon ends all the same, and the next start takes up what the cache holds";
+        let context = "its daemon ends regardless, and the next start replays the cache's log";
         if matches!(served, Err(StopError::Hanging { .. })) {
-            // What a client waits for, the volume would wait for.
+            // The volume would wait for the same device as the client.
             return served.context(context);
         }
-        self.go_on_to("the cache to keep its state, and the array to be recorded as clean");
+        self.go_on_to("the cache to save its state, and the array to be marked clean");
         let stopped = self.volume.stop().await;
         self.go_on_to("files of the state folder");
         if let (Ok(()), Some(cache)) = (&stopped, self.volume.status().cache) {
             let name = self.volume.description().name;
             if let Err(error) = self.files.note_left(name, cache.unsafe_bytes()).await {
-                eprintln!("headpond: note: {error:#}: `status` will not know what is dirty");
+                eprintln!(
+                    "headpond: note: {error:#}: `status` will not know the amount of dirty \
+                    data"
+                );
             }
         }
         stopped.context(context)?;
@@ -331,10 +333,10 @@ impl ControlService {
         recorded
     }
 
-    /// How it ended.
+    /// The outcome of the shutdown.
     ///
     /// # Errors
-    /// What was not shut down cleanly.
+    /// The cause of an unclean shutdown.
     pub fn outcome(&self) -> Result<Exit> {
         match &*self.end.stage.borrow() {
             Stage::Over(Some(error)) => Err(anyhow!("not shut down cleanly: {error}")),
@@ -357,7 +359,7 @@ impl ControlService {
         self.pulse.wait_for(self.held_up_by());
     }
 
-    /// What a stop waits for, and which members keep it waiting.
+    /// What a stop waits for, with the members that do not respond.
     fn held_up_by(&self) -> Option<String> {
         let Stage::Closing(what) = *self.end.stage.borrow() else { return None };
         let slow = self.volume.silent_devices();
@@ -367,7 +369,7 @@ impl ControlService {
         })
     }
 
-    /// Has other threads see, during a stop, what it waits for.
+    /// Publishes to other threads what a stop waits for.
     pub async fn tell_of_stop(&self) {
         loop {
             self.runtime.sleep(LOOKED_EVERY).await;
@@ -379,7 +381,7 @@ impl ControlService {
 }
 
 fn answer<A>(reply: Reply<A>, outcome: Result<A>) {
-    // The client may have gone.
+    // The client may have disconnected.
     let _ = reply.send(outcome.map_err(Refusal::from));
 }
 

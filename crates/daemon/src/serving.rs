@@ -10,7 +10,7 @@ use std::io::Write;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Everything the data thread owns.
+/// State of the data thread.
 pub struct Data {
     pub service: Rc<ControlService>,
     pub control: Control,
@@ -33,9 +33,9 @@ impl Data {
                 drop(permit);
             }));
         }
-        // Commands that came meanwhile are refused; those that were begun may still end.
+        // Commands that arrive now are refused; those in progress may complete.
         drop(messages);
-        // While the control thread still heeds signals.
+        // While the control thread still handles signals.
         service.files.written().await;
         control.stop(&runtime).await?;
         service.outcome()
@@ -43,7 +43,7 @@ impl Data {
 }
 
 fn serve_at(service: &ControlService, listener: &Rc<dyn Listener>) {
-    // Who started it may read it no more.
+    // The reader of the output may be gone.
     let _ =
         writeln!(std::io::stdout(), "serving {} at {}", service.volume.name(), listener.address());
     let (server, listener) = (Rc::clone(&service.server), Rc::clone(listener));

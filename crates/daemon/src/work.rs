@@ -1,5 +1,4 @@
-//! Commands that take long, while they are carried out: a stop neither cuts them off unasked nor
-//! forgets them.
+//! Long commands in progress: a stop waits for them or refuses, unless it is forced.
 
 use headpond_block::sync::Notify;
 use std::cell::{Cell, RefCell};
@@ -12,7 +11,7 @@ pub struct Work {
     ended: Notify,
 }
 
-/// A command that is under way until this is dropped.
+/// A command in progress until this is dropped.
 pub struct UnderWay<'a> {
     work: &'a Work,
     number: u64,
@@ -26,7 +25,7 @@ impl Work {
         UnderWay { work: self, number }
     }
 
-    /// What is under way, the oldest first.
+    /// The commands in progress, oldest first.
     pub fn names(&self) -> Vec<&'static str> {
         self.under_way.borrow().values().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! A volume as its description has it and, while it is served, as it is.
+//! A volume: its description and, while it is served, its state.
 
 use headpond_block::memory::MemoryState;
 use headpond_raid::{ArrayState, ArrayStatus, Level};
@@ -11,59 +11,59 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use uuid::Uuid;
 
-/// A volume. What only its daemon knows is null, or empty, where none serves it.
+/// A volume. Fields that only its daemon knows are null or empty if none serves it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub name: String,
     pub uuid: Uuid,
     pub state: ServiceState,
-    /// How far a daemon is that loads it.
+    /// Progress of a daemon that loads it.
     pub loading: Option<LoadingStatus>,
     pub slices: u16,
     pub size_bytes: Option<u64>,
     /// Whether address distance costs time on the members.
     pub rotational: Option<bool>,
-    /// Where other hosts are told that it is in use here.
+    /// The heartbeat for other hosts.
     pub owner: Option<OwnerStatus>,
     /// The arrays that share the cache; the first is the volume itself.
     pub cores: Vec<CoreAnswer>,
     /// The cache in memory in front of the cache.
     pub tier: Option<CacheAnswer>,
     pub cache: Option<CacheAnswer>,
-    /// Found on its cores, where a rule of the I/O classes asks for metadata.
+    /// File systems on its cores, if a rule of the I/O classes needs metadata.
     pub file_systems: Vec<CoreFileSystem>,
     /// Of the daemon's process.
     pub memory: Option<MemoryState>,
-    /// What wants the operator, worst first.
+    /// Conditions that need attention, worst first.
     pub alerts: Vec<Alert>,
-    /// What else the operator should know.
+    /// Further notes for the operator.
     pub warnings: Vec<String>,
-    /// What goes on that takes long, and how far it is.
+    /// Jobs in progress.
     pub jobs: Vec<JobStatus>,
     /// Addresses that clients connect to.
     pub exports: Vec<String>,
     pub clients: Vec<ClientStatus>,
     /// All clients together.
     pub server: Option<ServerStatus>,
-    /// The file that the workload is recorded to.
+    /// The file of an active recording.
     pub recording: Option<PathBuf>,
-    /// Commands under way, the oldest first.
+    /// Commands in progress, oldest first.
     pub commands: Vec<String>,
-    /// What a stop that was begun waits for.
+    /// What a stop in progress waits for.
     pub stop_waits_for: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceState {
-    /// No daemon has it.
+    /// No daemon serves it.
     Stopped,
-    /// A daemon reads its cache, and serves it then.
+    /// A daemon loads its cache.
     Loading,
     Serving,
 }
 
-/// A slice that is being read, and for how long.
+/// A slice that is being read, and its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadingStatus {
     #[serde(flatten)]
@@ -74,7 +74,7 @@ pub struct LoadingStatus {
 /// One of the arrays that share the cache.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoreAnswer {
-    /// What a rule of the I/O classes calls it.
+    /// Its ID in rules of the I/O classes.
     pub id: u16,
     pub name: String,
     pub level: Level,
@@ -82,28 +82,28 @@ pub struct CoreAnswer {
     /// As the description names them.
     pub devices: Vec<String>,
     pub size_bytes: Option<u64>,
-    /// How it is, with its members.
+    /// Its state, with its members.
     pub array: Option<ArrayStatus>,
     /// The background work on it.
     pub background: Option<BackgroundStatus>,
-    /// How a power cut in the middle of a write is made good, where there is parity.
+    /// How the write hole is closed, if there is parity.
     pub write_hole: Option<String>,
 }
 
 /// A cache or a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheAnswer {
-    /// As the description names them; several are copies of each other.
+    /// As the description names them; several are a mirror.
     pub devices: Vec<String>,
-    /// Length of its lines, where it was made with this description.
+    /// Line size, if it was created with this description.
     pub line_bytes: u64,
     #[serde(flatten)]
     pub settings: CacheSettings,
-    /// Modes with dirty data are allowed, though the device loses it with the power.
+    /// Write-back is allowed although the device is volatile.
     pub volatile_allowed: bool,
-    /// Of a volume that is not served, by the note of its last stop; null where there is none.
+    /// Of a volume that is not served, as saved by its last clean shutdown; null if unknown.
     pub dirty_bytes: Option<u64>,
-    /// How it is, and what it holds.
+    /// Its state and usage.
     pub live: Option<CacheStatus>,
 }
 
@@ -123,7 +123,7 @@ pub struct ClientStatus {
     pub errors: u64,
 }
 
-/// What all clients hold, and counts since the volume is served.
+/// Memory of all clients, and counts since the volume is served.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStatus {
     pub memory_held_bytes: u64,
@@ -131,14 +131,14 @@ pub struct ServerStatus {
     /// Connections whose next request waits for memory.
     pub waiting_for_memory: u64,
     pub accepted: u64,
-    /// For all connections are in use.
+    /// Since all slots were taken.
     pub refused: u64,
-    /// Lost their place before they asked for anything.
+    /// Idle connections that were closed for new ones.
     pub gave_way: u64,
-    /// Cut off, for they kept memory that others waited for.
+    /// Disconnected for holding memory that others waited for.
     pub stalled: u64,
     pub failed_handshakes: u64,
-    /// Of clients that had left.
+    /// Of disconnected clients.
     pub requests_dropped: u64,
 }
 
@@ -210,7 +210,7 @@ impl Status {
         self.cores.iter().find(is_it)
     }
 
-    /// The cache as it is, while the volume is served and has one.
+    /// The cache, while the volume is served and has one.
     pub fn live_cache(&self) -> Option<&CacheStatus> {
         self.cache.as_ref()?.live.as_ref()
     }
@@ -225,7 +225,7 @@ impl Status {
 }
 
 impl LoadingStatus {
-    /// Seconds until this slice is read, should it go on as it has.
+    /// Estimated seconds until this slice is read.
     pub fn seconds_left(&self) -> Option<f64> {
         let progress = self.loading.progress;
         let left = progress.bytes.checked_sub(progress.read_bytes)?;

@@ -1,6 +1,6 @@
-//! The control API over HTTP: which command each operation is, and how it is answered.
+//! The control API over HTTP: the command of each operation, and its answer.
 //!
-//! **Invariant**: whatever is wrong with a request, the answer is `{"schema", "error", "exit"}`.
+//! **Invariant**: for any error the answer is `{"schema", "error", "exit"}`.
 
 use super::{CONNECTIONS_MAX, DataThread};
 use crate::command::{ArrayCommand, Command, Reply};
@@ -18,16 +18,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// Longest body: rules of classes are the longest thing that is sent.
+/// Longest body: rules of classes are the longest.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// In which it has to arrive.
+/// Timeout for its arrival.
 const BODY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// All operations.
 pub fn routes(to: DataThread) -> Router {
-    let no_path = async || refuse(StatusCode::NOT_FOUND, "there is no such path");
+    let no_path = async || refuse(StatusCode::NOT_FOUND, "no such path");
     let no_method =
-        async || refuse(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method");
+        async || refuse(StatusCode::METHOD_NOT_ALLOWED, "this path needs another method");
     Routes::all()
         .router
         .fallback(no_path)
@@ -36,9 +36,9 @@ pub fn routes(to: DataThread) -> Router {
         .with_state(to)
 }
 
-/// What a connection is answered for which there is no room.
+/// The answer to a connection above the limit.
 pub fn without_room() -> Router {
-    let text = format!("{CONNECTIONS_MAX} control connections are open: try again later");
+    let text = format!("{CONNECTIONS_MAX} control connections are open: retry later");
     let error = Versioned::new(Refusal { error: text, exit: Exit::Error as u8 });
     Router::new().fallback(async move || (StatusCode::SERVICE_UNAVAILABLE, Json(error.clone())))
 }
@@ -90,7 +90,7 @@ impl Routes {
         self
     }
 
-    /// What only looks, and is answered in time.
+    /// A read-only operation, with a timeout.
     fn look<A>(self, operation: Operation<(), A>, make: fn(Reply<A>) -> Command) -> Self
     where
         A: Serialize + Send + 'static,
@@ -99,7 +99,7 @@ impl Routes {
         self.at(operation.path, get(handler))
     }
 
-    /// A command that takes nothing.
+    /// A command without a body.
     fn plain<A>(self, operation: Operation<(), A>, make: fn(Reply<A>) -> Command) -> Self
     where
         A: Serialize + Send + 'static,
@@ -129,7 +129,7 @@ impl Routes {
         self.at(operation.path, post(handler))
     }
 
-    /// Whatever else waits: it may be what ends that.
+    /// Without the limit on waiting commands: it may end them.
     fn stop(self) -> Self {
         let handler = async move |State(to): State<DataThread>, Body(body): Body<_>| {
             respond(to.send(|reply| Command::Stop(body, reply)).await)
@@ -138,7 +138,7 @@ impl Routes {
     }
 }
 
-/// A body of JSON that arrives in time.
+/// A JSON body that arrives within the timeout.
 struct Body<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -176,7 +176,7 @@ fn respond<A: Serialize>(answer: Result<A, Refusal>) -> Response {
     }
 }
 
-/// What no command comes of.
+/// Requests that are not commands.
 fn refuse(status: StatusCode, error: impl ToString) -> Response {
     let refusal = Refusal { error: error.to_string(), exit: Exit::Usage as u8 };
     (status, Json(Versioned::new(refusal))).into_response()

@@ -1,4 +1,4 @@
-//! Several devices that are to be the copies of a cache.
+//! Devices of a cache mirror.
 
 use super::spec::DeviceSpec;
 use anyhow::Result;
@@ -6,22 +6,22 @@ use headpond_api::outcome::Failure;
 use headpond_volume::MirrorDescription;
 use uuid::Uuid;
 
-/// What speaks against devices before any of them is looked at.
+/// Checks the names of devices before any of them is opened.
 ///
 /// # Errors
-/// Where one of several is memory, with the way out.
+/// If one of several is memory, with the way out.
 pub fn check_copies(devices: &[DeviceSpec]) -> Result<()> {
     let memory = devices.iter().find(|device| device.path().is_none());
     match memory.filter(|_| devices.len() > 1) {
         Some(memory) => Err(Failure::refused(format!(
-            "{memory} is lost with the power: it cannot be one of the copies of a cache; name devices \
+            "{memory} is volatile: it cannot be part of a cache mirror; name devices \
              that keep their contents, or memory alone"
         ))),
         None => Ok(()),
     }
 }
 
-/// What the description is to say of the copies beside the first.
+/// The further copies, for the description.
 pub fn mirror_of(others: &[DeviceSpec]) -> Option<MirrorDescription> {
     let copies: Vec<String> = others.iter().map(DeviceSpec::to_string).collect();
     let uuid = Uuid::new_v4();

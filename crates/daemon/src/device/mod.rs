@@ -1,4 +1,4 @@
-//! From what the user calls a device to an open one.
+//! From the name of a device to an open one.
 
 mod copies;
 mod open;

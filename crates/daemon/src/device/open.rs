@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Whether the machine has so much memory to spare: what is promised and not there would end the
-/// daemon, at once or when it is written to.
+/// Checks that the machine has this much available memory: overcommitted memory would end the
+/// daemon when it is written.
 ///
 /// # Errors
-/// Where it has not; the error says how much there is.
+/// If not; the error has the available size.
 pub fn check_memory(spec: &DeviceSpec, size: Size) -> Result<()> {
     let available = meminfo::available_bytes().unwrap_or(u64::MAX);
     let is_there = usize::try_from(size.bytes()).is_ok_and(memory::can_have);
@@ -31,8 +31,7 @@ pub fn check_memory(spec: &DeviceSpec, size: Size) -> Result<()> {
     }
     let free = Size(available.min(size.bytes()) >> 20 << 20);
     Err(Failure::usage(format!(
-        "{spec} needs more memory than there is: {free} are available on this machine; name a \
-         smaller size"
+        "{spec} needs more memory than available: {free} on this machine; use a smaller size"
     )))
 }
 
@@ -49,10 +48,10 @@ impl Opener {
         Self { ring, runtime, models: RefCell::default() }
     }
 
-    /// Opens a device for this daemon alone. Whatever may take long happens on another thread.
+    /// Opens a device exclusively. Blocking work is done on another thread.
     ///
     /// # Errors
-    /// Where it is in use, cannot be opened, or names no model; the error names the device.
+    /// If it is in use, cannot be opened, or is an unknown model; the error names the device.
     pub async fn open(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
         Ok(match spec {
             DeviceSpec::Path(path) => self.file(FileOptions::new(path)).await?,
@@ -85,13 +84,13 @@ impl Opener {
         Ok(opened)
     }
 
-    /// Also soon after the daemon that had it was killed.
+    /// Retries, as a killed daemon may still hold it.
     async fn file(&self, options: FileOptions) -> Result<Rc<dyn BlockDevice>> {
         let file = run_blocking(move || Ok(OpenFile::open_when_left(&options)?)).await?;
         Ok(Rc::new(FileDevice::new(&self.ring, file)?))
     }
 
-    /// A drive against the wall clock; a solid state one has been written once from end to end.
+    /// A drive model in real time; an SSD is preconditioned with one full write.
     async fn modelled(
         &self,
         spec: &DeviceSpec,
@@ -125,8 +124,8 @@ impl Opener {
         Ok(model)
     }
 
-    /// Where a drive's spindle stands at the start: drives of one kind do not turn in step. Taken
-    /// from the name, so that a run can be repeated.
+    /// The initial angle of a drive's spindle: drives of one model are not in phase. Derived from
+    /// the name, so that a run is repeatable.
     fn phase(&self, spec: &DeviceSpec) -> u64 {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         spec.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix) >> 40

@@ -1,31 +1,32 @@
-//! The ways to name a device.
+//! Device names on the command line.
 
 use headpond_volume::Size;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What a device is, as the user wrote it.
+/// A device as named by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceSpec {
     /// A block device or regular file.
     Path(PathBuf),
-    /// Memory of the daemon: empty whenever the daemon starts.
+    /// Memory of the daemon: empty at every start.
     Ram(Size),
     /// A drive model, of the catalogue or a file, against the wall clock; its contents in a sparse
     /// file.
     Model { model: String, store: PathBuf },
-    /// A file whose unflushed writes die with the daemon: a drive with a volatile cache, for tests.
-    /// One unflushed block in `leak` reaches the file early; 0: none.
+    /// A file whose unflushed writes are lost with the daemon: a drive with a volatile cache, for
+    /// tests. One unflushed block in `leak` reaches the file early; 0: none.
     Lossy { path: PathBuf, seed: u64, leak: u32 },
-    /// A file or device that is not locked, for tests: as another host would see it.
+    /// A file or device without a lock, for tests: as seen by another host.
     Shared(PathBuf),
 }
 
-/// A name that says no device.
+/// An invalid device name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} names no device ({reason}): give a path, ram:SIZE, model:NAME|FILE?store=FILE or \
+    "{text:?} is not a device name ({reason}): give a path, ram:SIZE, model:NAME|FILE?store=FILE \
+     or \
      lossy:FILE?seed=N&leak=N"
 )]
 pub struct SpecError {
@@ -34,7 +35,7 @@ pub struct SpecError {
 }
 
 impl DeviceSpec {
-    /// The file below, where there is one.
+    /// The underlying file, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path)
@@ -45,7 +46,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What the opened device is called in errors and in the status.
+    /// The name of the opened device in errors and in the status.
     pub fn device_name(&self) -> String {
         match self.path() {
             Some(path) => path.display().to_string(),
@@ -53,7 +54,7 @@ impl DeviceSpec {
         }
     }
 
-    /// The same with its path made absolute, so that it means the same from every folder.
+    /// The same with an absolute path.
     ///
     /// # Errors
     /// Where there is no current folder.
@@ -92,7 +93,7 @@ impl FromStr for DeviceSpec {
         if let Some(rest) = text.strip_prefix("lossy:") {
             let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
             let number = |name: &str| match option(options, name) {
-                Some(value) => value.parse().map_err(|_| error(&format!("{name} is no number"))),
+                Some(value) => value.parse().map_err(|_| error(&format!("{name} is not a number"))),
                 None => Ok(0),
             };
             let leak = u32::try_from(number("leak")?).map_err(|_| error("leak is too large"))?;
@@ -147,7 +148,7 @@ mod tests {
         for (name, reason) in [
             ("ram:x", "not a size"),
             ("model:hdd-7k2-4t", "no store"),
-            ("lossy:/x?seed=y", "seed is no number"),
+            ("lossy:/x?seed=y", "seed is not a number"),
             ("", "empty"),
         ] {
             let error = name.parse::<DeviceSpec>().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! May we take these devices? Every reason against it, before anything is written.
+//! Checks devices for hazards before anything is written.
 
 use super::open::check_memory;
 use super::spec::DeviceSpec;
@@ -7,22 +7,22 @@ use headpond_api::outcome::Failure;
 use headpond_cache::Mode;
 use headpond_uring::safety::{DeviceFacts, Hazard, VolatileReason, inspect};
 
-/// What the user has agreed to.
+/// The consent of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// Nothing that could lose data, where nobody can insist either.
+    /// Nothing that could lose data, without an option to force it.
     Never,
     /// Nothing that could lose data.
     Careful,
-    /// The contents of the devices may go, and a volatile cache is wanted.
+    /// Data on the devices may be overwritten, and a volatile cache is accepted.
     Forced,
 }
 
-/// What was found out about a device that may be used.
+/// Properties of a device that may be used.
 pub struct Vetted {
-    /// Why everything on it would be lost with the power, where it would.
+    /// Why it is volatile, if it is.
     pub volatile: Option<String>,
-    /// Has a write cache whose flushes are relied on.
+    /// It has a write cache, so durability depends on flushes.
     pub write_cache: bool,
 }
 
@@ -34,7 +34,7 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     let path = match spec {
         DeviceSpec::Ram(size) => {
             check_memory(spec, *size)?;
-            return Ok(Vetted::volatile("it is memory of the daemon"));
+            return Ok(Vetted::volatile("memory of the daemon"));
         }
         DeviceSpec::Model { store, .. } if !store.exists() => return Ok(Vetted::plain()),
         spec => spec.path().expect("everything else has a path"),
@@ -47,21 +47,20 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         let reasons = blocking.join("; ");
         let may_insist = consent == Consent::Careful && hazards.iter().all(Hazard::may_be_forced);
         let insisting = if may_insist { " (or --force)" } else { "" };
-        return Err(Failure::refused(format!("{spec} cannot be taken: {reasons}{insisting}")));
+        return Err(Failure::refused(format!("{spec} cannot be used: {reasons}{insisting}")));
     }
     Ok(Vetted::of(&facts))
 }
 
-/// Checks one that is to be part of an array, or its stripe journal.
+/// Checks a future member of an array, or its stripe journal.
 ///
 /// # Errors
-/// As for [`vet`]; and for memory, which is empty when the array is put together again.
+/// As for [`vet`]; and for memory, which is empty when the array is assembled.
 pub fn vet_lasting(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     match spec {
         DeviceSpec::Ram(_) => Err(Failure::usage(format!(
             "{spec} is memory, which is empty at the next start: members and stripe journals are \
-             devices or files; memory can be the tier (--tier {spec}) or a cache that is not written \
-             back"
+             devices or files; memory can be the tier (--tier {spec}) or a cache without write-back"
         ))),
         spec => vet(spec, consent),
     }
@@ -76,7 +75,7 @@ impl Vetted {
         Self { volatile: Some(reason.to_owned()), write_cache: false }
     }
 
-    /// A tier begins empty with every start, so it must be memory.
+    /// A tier is empty at every start, so it must be memory.
     ///
     /// # Errors
     /// Where it is not, with the way out.
@@ -84,14 +83,13 @@ impl Vetted {
         match self.volatile {
             Some(_) => Ok(()),
             None => Err(Failure::refused(format!(
-                "{tier} keeps its contents without power, and a tier begins empty: use memory \
+                "{tier} is persistent, and a tier is empty at every start: use memory \
                  (ram:SIZE) as the tier, or {tier} as the cache"
             ))),
         }
     }
 
-    /// A cache that is lost with the power must not hold the only copy of anything, unless that is
-    /// wanted.
+    /// A volatile cache must not hold dirty data, unless forced.
     ///
     /// # Errors
     /// Where it would, with the ways out.
@@ -99,11 +97,11 @@ impl Vetted {
         let Some(reason) = &self.volatile else { return Ok(()) };
         if mode.is_write_back() && consent != Consent::Forced {
             return Err(Failure::refused(format!(
-                "{cache} is lost with the power ({reason}), and this mode keeps the only copy of new \
-                 data there: use write-through, a device that keeps its contents, or --force"
+                "{cache} is volatile ({reason}), and this mode keeps dirty data on it: use \
+                 write-through, a persistent device, or --force"
             )));
         }
-        eprintln!("headpond: note: {cache} is lost with the power ({reason})");
+        eprintln!("headpond: note: {cache} is volatile ({reason})");
         Ok(())
     }
 

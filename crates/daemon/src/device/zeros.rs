@@ -1,4 +1,4 @@
-//! Whether devices read as zeros, as far as a look at some places tells.
+//! Whether devices read as zeros, checked by samples.
 
 use anyhow::Result;
 use headpond_api::outcome::Failure;
@@ -7,12 +7,12 @@ use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use std::rc::Rc;
 
-/// Places that are looked at, evenly spread; the last one is the end.
+/// Evenly spread samples; the last one is the end.
 const PLACES: u64 = 64;
 const PLACE_BYTES: u64 = 64 << 10;
 
-/// Refuses members of a new array that do not read as zeros where their data will be. All are
-/// looked at side by side: on a disk it takes a second.
+/// Refuses members of a new array that do not read as zeros in their data area. All are sampled
+/// concurrently: on a disk it takes a second.
 ///
 /// # Errors
 /// That, and where one cannot be read.
@@ -21,8 +21,8 @@ pub async fn expect_zeros(members: &[Rc<dyn BlockDevice>]) -> Result<()> {
     for (member, found) in members.iter().zip(join_all(samples.collect()).await) {
         if let Some(offset) = found? {
             return Err(Failure::refused(format!(
-                "{}: does not read as zeros at byte {offset}, so the parity has to be computed: \
-                 leave --zeroed out",
+                "{}: does not read as zeros at byte {offset}, so an initial sync is needed: omit \
+                 --zeroed",
                 member.name()
             )));
         }
@@ -30,7 +30,7 @@ pub async fn expect_zeros(members: &[Rc<dyn BlockDevice>]) -> Result<()> {
     Ok(())
 }
 
-/// Where, from `start` on, something else than zeros was found first.
+/// The first sampled byte from `start` on that is not zero.
 ///
 /// # Errors
 /// Where the device cannot be read.

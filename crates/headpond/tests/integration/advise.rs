@@ -105,5 +105,5 @@ fn modelled_members_of_a_served_volume_are_played_as_what_they_are_models_of() {
     assert!(told.contains("RAID 0 of 2 nvme-optane-375g in 1 groups"), "{told}");
     assert!(!told.contains("members are assumed") && told.contains("with --cache-drive"), "{told}");
     let told = assumed(&["--drive", "hdd-7k2-4t", "--cache-drive", "nvme-dc-2t"]);
-    assert!(told.contains("RAID 0 of 2 hdd-7k2-4t") && !told.contains("taken for"), "{told}");
+    assert!(told.contains("RAID 0 of 2 hdd-7k2-4t") && !told.contains("assumed to be"), "{told}");
 }

@@ -134,7 +134,7 @@ fn a_cache_makes_what_it_holds_fast_and_says_how_much_that_is() {
     assert_eq!([usual[0], few[0], none[0]], [0.8, 0.5, 0.0]);
     assert!(usual[1] > 2.0 * few[1] && few[1] > 1.8 * none[1], "{usual:?} {few:?} {none:?}");
     let set = reads(&["--cache-size", "100G", "--working-set", "200G"]);
-    assert_eq!(set, few, "of what is asked for, half fits");
+    assert_eq!(set, few, "half of the working set fits");
     let all = reads(&["--cache-size", "100G", "--working-set", "50G"]);
     assert!(all[0] == 1.0 && all[1] > 5000.0, "{all:?}");
     let text = user.ok(&cached);

@@ -168,7 +168,7 @@ fn what_clients_hold_together_is_set_at_create_and_live_and_status_shows_each_of
     assert_eq!(server.memory_bytes_max, 128 * MIB);
     assert_eq!((server.accepted, server.refused), (1, 0));
     let shown = user.ok(&["status", "v"]);
-    assert!(shown.contains("clients   1, with 0 B of 128 MiB under way"), "{shown}");
+    assert!(shown.contains("clients   1, with 0 B of 128 MiB in flight"), "{shown}");
     assert!(shown.contains(&format!("{peer}: (handshake), connected for ")), "{shown}");
     user.ok(&["set", "v", "client-memory=64M"]);
     let bytes_max = || user.status("v").server.unwrap().memory_bytes_max;

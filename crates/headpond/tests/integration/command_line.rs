@@ -131,7 +131,7 @@ fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     assert_eq!(deadlines(), of(30_000, Some(8)));
     user.ok(&["set", "hv0", "member-timeout-ms=10000", "member-timeouts-max=off"]);
     assert_eq!(deadlines(), of(10_000, None));
-    let line = "reads are reconstructed after 0.5 s at most; a member fails after 10 s without an";
+    let line = "reads are reconstructed after 0.5 s at most; a member is failed after 10 s";
     assert!(user.ok(&["status", "hv0"]).contains(line));
     let ended = user.run(&["set", "hv0", "member-read-timeout-ms=1"]);
     assert!(ended.code == 2 && ended.err.contains("it is off, or 100 to 600000"), "{}", ended.err);

