@@ -377,7 +377,7 @@ mod tests {
             |state| owner_line(&OwnerStatus { host: "anna".into(), heartbeat_ms: 250, state });
         assert_eq!(line(OwnerState::Held), "anna; heartbeat 250 ms");
         let lost = OwnerState::Lost { to: "berta".into() };
-        assert_eq!(line(lost), "berta, which has taken over from anna");
+        assert_eq!(line(lost), "berta, which took over from anna");
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
         let reads = BypassShare { share: 0.5, cache_us: Some(700.0), core_us: Some(651.2) };
         let writes = BypassShare { share: 0.0, cache_us: None, core_us: None };
         let line = |policy| bypass(&BypassReport { policy, reads, writes });
-        let text = "past the cache, of what may go: 50 % of reads (cache 700 us, array 651 us), \
+        let text = "adaptive bypass, of eligible requests: 50 % of reads (cache 700 us, array 651 us), \
                     0 % of writes";
         assert_eq!(line(BypassPolicy::Adaptive).as_deref(), Some(text));
         assert_eq!(line(BypassPolicy::Off), None);
@@ -434,9 +434,9 @@ mod tests {
             })
         };
         let sampled = [(EvictionPolicy::S3Fifo, 0.25), (EvictionPolicy::Lru, 0.5)];
-        let why = "evicts by lru; of a sample would miss: s3-fifo 25.0 %, lru 50.0 %";
+        let why = "evicts by lru; miss ratios of a sample: s3-fifo 25.0 %, lru 50.0 %";
         assert_eq!(line(EvictionPolicy::Adaptive, &sampled).as_deref(), Some(why));
-        let why = "evicts by lru; nothing compared yet";
+        let why = "evicts by lru; no comparison yet";
         assert_eq!(line(EvictionPolicy::Adaptive, &[]).as_deref(), Some(why));
         assert_eq!(line(EvictionPolicy::Lru, &sampled), None);
     }

@@ -236,8 +236,8 @@ mod tests {
         };
         assert_eq!(
             told(Some(2000), Some(30_000), Some(8)),
-            "reads are reconstructed after 2 s at most; a member fails after 30 s without an \
-             answer, or 8 timeouts in 10 min"
+            "reads are reconstructed after 2 s at most; a member is failed after 30 s \
+             without completing a request, or 8 timeouts in 10 min"
         );
         let quick = told(Some(250), None, None);
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
             "reads are reconstructed after 0.25 s at most; no member is failed for being slow"
         );
         let hung = told(None, Some(500), Some(8));
-        assert!(hung.ends_with("fails after 0.5 s without an answer"), "{hung}");
+        assert!(hung.ends_with("failed after 0.5 s without completing a request"), "{hung}");
     }
 
     #[test]
@@ -276,9 +276,9 @@ mod tests {
             })
         };
         assert_eq!(told(0, 900), None);
-        assert!(told(0, 3_000).unwrap().contains("no answer for 3 s"), "to a write");
+        assert!(told(0, 3_000).unwrap().contains("no completion for 3 s"), "to a write");
         let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads reconstructed, reads \
-            reconstructed now, no answer for 14 s; slow 5 times and 2 timeouts in 10 min; a read \
+            reconstructed now, no completion for 14 s; slow 5 times and 2 timeouts in 10 min; a read \
                     typically takes 812 us";
         assert_eq!(told(9, 14_200).as_deref(), Some(text));
     }

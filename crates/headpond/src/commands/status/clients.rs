@@ -93,8 +93,8 @@ mod tests {
         let mut clients: Vec<ClientStatus> = (0..9).map(|at| client("small", at << 10)).collect();
         clients.push(client("large", 12 << 20));
         let lines = lines(&clients, &server());
-        assert_eq!(lines[0], "  clients   10, with 13 MiB of 1 GiB under way");
-        let large = "large: hv0, connected for 2 s, 1,200 requests, 3 with 12 MiB under way";
+        assert_eq!(lines[0], "  clients   10, with 13 MiB of 1 GiB in flight");
+        let large = "large: hv0, connected for 2 s, 1,200 requests, 3 with 12 MiB in flight";
         assert_eq!(lines[1].trim(), large);
         assert_eq!((lines.len(), lines[9].trim()), (10, "and 2 more"));
     }
