@@ -209,6 +209,6 @@ mod tests {
         assert!("{ raid = 5 }".parse::<ArrayOf>().unwrap_err().contains("drive"));
         assert!(target("y.img").unwrap_err().contains("y.img:1G"));
         assert!(target("disk=").unwrap_err().contains("disk=/dev/sdb"));
-        assert!(target("y.img:soon").unwrap_err().contains("no size"));
+        assert!(target("y.img:soon").unwrap_err().contains("not a size"));
     }
 }
