@@ -54,7 +54,7 @@ const FILLING_ROUNDS_MAX: u64 = 16;
 #[derive(Clone, Debug)]
 pub struct LongRun {
     sample: Sample,
-    places: BTreeMap<u64, Place>,
+    places: BTreeMap<u64, VolumeRange>,
     volume: Volume,
     sums: Sums,
     /// What is touched when the sample has gone on for long; nothing where there is no end.
@@ -104,7 +104,7 @@ pub enum WarmUp {
 
 /// A stretch of the volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct VolumeRange {
     start: u64,
     end: u64,
     goes_on: GoesOn,
@@ -120,7 +120,7 @@ enum GoesOn {
 
 /// What was seen of a place.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct RangeTotals {
     start: u64,
     end: u64,
     touched: u64,
@@ -138,7 +138,7 @@ impl LongRun {
     pub fn of(sample: Sample, volume: Volume) -> Self {
         let volume_bytes = volume.bytes;
         let seen = look(&sample, volume_bytes);
-        let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
+        let sum = |pick: fn(&RangeTotals) -> u64| seen.iter().map(pick).sum::<u64>();
         let is_new = sum(|it| it.new) as f64 > NEW_SHARE * sum(|it| it.asked) as f64;
         let (mut sums, mut reach_bytes) = (Sums::default(), Some(0_u64));
         let mut places = BTreeMap::new();
@@ -151,7 +151,7 @@ impl LongRun {
                 GoesOn::Elsewhere => None,
             };
             reach_bytes = reach_bytes.zip(reach).map(|(sum, more)| sum + more);
-            places.insert(it.start, Place { start: it.start, end: it.end, goes_on });
+            places.insert(it.start, VolumeRange { start: it.start, end: it.end, goes_on });
         }
         Self { sample, places, volume, sums, reach_bytes }
     }
@@ -256,7 +256,7 @@ impl LongRun {
 }
 
 impl Sums {
-    fn add(&mut self, seen: &Seen, goes_on: GoesOn) {
+    fn add(&mut self, seen: &RangeTotals, goes_on: GoesOn) {
         self.touched_bytes += seen.touched * seen.grain_bytes;
         if goes_on != GoesOn::Same {
             self.new_bytes += seen.touched * seen.grain_bytes;
@@ -265,7 +265,7 @@ impl Sums {
     }
 }
 
-impl Seen {
+impl RangeTotals {
     /// `is_new` is what holds of all places together, and so of one that the second half left out.
     fn goes_on(&self, is_new: bool) -> GoesOn {
         let is_new = match self.asked {
@@ -291,11 +291,11 @@ fn placed(record: &TraceRecord, volume_bytes: u64) -> (u64, u64) {
 }
 
 /// The places of some requests, in order of address; what is discarded is not asked for.
-fn look(sample: &Sample, volume_bytes: u64) -> Vec<Seen> {
+fn look(sample: &Sample, volume_bytes: u64) -> Vec<RangeTotals> {
     let records = &sample.records;
     let grain_bytes = grain_bytes(records);
     let mut grains: HashSet<u64, FixedState> = HashSet::default();
-    let mut regions: BTreeMap<u64, Seen> = BTreeMap::new();
+    let mut regions: BTreeMap<u64, RangeTotals> = BTreeMap::new();
     let numbered = records.iter().zip(&sample.again).enumerate();
     let touches = |it: &TraceRecord| it.length_bytes > 0 && it.op != Op::Discard;
     for (number, (record, again)) in numbered.filter(|(_, (it, _))| touches(it)) {
@@ -304,11 +304,11 @@ fn look(sample: &Sample, volume_bytes: u64) -> Vec<Seen> {
         for grain in start / grain_bytes..(start + length).div_ceil(grain_bytes) {
             let is_new = grains.insert(grain);
             let offset = grain * grain_bytes;
-            let seen = regions.entry(offset / PLACE_BYTES).or_insert(Seen {
+            let seen = regions.entry(offset / PLACE_BYTES).or_insert(RangeTotals {
                 start: offset,
                 end: offset,
                 grain_bytes,
-                ..Seen::default()
+                ..RangeTotals::default()
             });
             seen.start = seen.start.min(offset);
             seen.end = seen.end.max(offset + grain_bytes);
@@ -328,8 +328,8 @@ fn grain_bytes(records: &[TraceRecord]) -> u64 {
 }
 
 /// Neighbours as one place.
-fn join(regions: impl Iterator<Item = Seen>) -> Vec<Seen> {
-    let mut places: Vec<Seen> = Vec::new();
+fn join(regions: impl Iterator<Item = RangeTotals>) -> Vec<RangeTotals> {
+    let mut places: Vec<RangeTotals> = Vec::new();
     for region in regions {
         match places.last_mut() {
             Some(last) if region.start - last.end < PLACE_BYTES => {

@@ -20,6 +20,7 @@ pub const SCHEMA: u32 = 1;
 
 /// Any answer with its version, as it goes over the socket and to `--json`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{A}Document")]
 pub struct Versioned<A> {
     pub schema: u32,
     #[serde(flatten)]

@@ -47,7 +47,7 @@ pub(crate) struct Wanted {
 
 /// How an append ended.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum AppendOutcome {
     Written,
     /// The cache device refused the write.
     Failed,
@@ -64,34 +64,35 @@ pub(crate) enum Verdict {
     TurnedAway,
 }
 
-impl Verdict {
+impl AppendOutcome {
     /// Why what was not written to the log goes past it.
     pub fn reason(&self) -> BypassReason {
         match self {
-            Verdict::DirtyLimit => BypassReason::DirtyLimit,
-            Verdict::Scattered => BypassReason::Scattered,
-            Verdict::Written | Verdict::Failed | Verdict::Spoiled | Verdict::TurnedAway => {
-                BypassReason::CacheError
-            }
+            AppendOutcome::DirtyLimit => BypassReason::DirtyLimit,
+            AppendOutcome::Scattered => BypassReason::Scattered,
+            AppendOutcome::Written
+            | AppendOutcome::Failed
+            | AppendOutcome::Spoiled
+            | AppendOutcome::TurnedAway => BypassReason::CacheError,
         }
     }
 }
 
-struct Waiting {
+struct WaitingRecord {
     wanted: Wanted,
     since: Instant,
-    answer: Sender<Verdict>,
+    answer: Sender<AppendOutcome>,
 }
 
 /// The appends that wait.
 #[derive(Default)]
 pub(crate) struct Queue {
-    waiting: RefCell<VecDeque<Waiting>>,
+    waiting: RefCell<VecDeque<WaitingRecord>>,
     is_timed: Cell<bool>,
     is_throttled: Cell<bool>,
 }
 
-impl Waiting {
+impl WaitingRecord {
     /// Whether the request has another way than to wait for room.
     fn may_expire(&self) -> bool {
         let purpose = self.wanted.purpose;
@@ -99,7 +100,7 @@ impl Waiting {
     }
 }
 
-impl Waiting {
+impl WaitingRecord {
     /// Whether the cleaner may be kept waiting by who waits.
     fn holds_lock(&self) -> bool {
         let purpose = self.wanted.purpose;
@@ -121,17 +122,17 @@ impl Queue {
     /// Answers all who wait that there is no log any more.
     pub fn refuse_all(&self) {
         let waiting = self.waiting.take();
-        waiting.into_iter().for_each(|waiting| waiting.answer.send(Verdict::Failed));
+        waiting.into_iter().for_each(|waiting| waiting.answer.send(AppendOutcome::Failed));
     }
 
     /// Answers those who bring data that the log does not take it.
     pub fn refuse_data(&self) {
-        let is_data = |waiting: &Waiting| !waiting.wanted.buffers.is_empty();
+        let is_data = |waiting: &WaitingRecord| !waiting.wanted.buffers.is_empty();
         let mut waiting = self.waiting.borrow_mut();
         let (refused, kept): (VecDeque<_>, _) = waiting.drain(..).partition(is_data);
         *waiting = kept;
         drop(waiting);
-        refused.into_iter().for_each(|waiting| waiting.answer.send(Verdict::Failed));
+        refused.into_iter().for_each(|waiting| waiting.answer.send(AppendOutcome::Failed));
     }
 }
 
@@ -144,19 +145,19 @@ impl Wanted {
 
 impl Engine {
     /// Puts `wanted`, which fits a record, into the log.
-    pub(crate) async fn append(self: &Rc<Self>, wanted: Wanted) -> Verdict {
-        self.begin_append(wanted).await.unwrap_or(Verdict::Failed)
+    pub(crate) async fn append(self: &Rc<Self>, wanted: Wanted) -> AppendOutcome {
+        self.begin_append(wanted).await.unwrap_or(AppendOutcome::Failed)
     }
 
     /// Starts to append, or to wait for that; the answer comes later. No answer is a failure.
-    pub(crate) fn begin_append(self: &Rc<Self>, wanted: Wanted) -> Receiver<Verdict> {
+    pub(crate) fn begin_append(self: &Rc<Self>, wanted: Wanted) -> Receiver<AppendOutcome> {
         let (answer, verdict) = oneshot();
         if self.is_failed.get() {
-            answer.send(Verdict::Failed);
+            answer.send(AppendOutcome::Failed);
             return verdict;
         }
         let since = self.runtime.now();
-        self.queue.waiting.borrow_mut().push_back(Waiting { wanted, since, answer });
+        self.queue.waiting.borrow_mut().push_back(WaitingRecord { wanted, since, answer });
         self.pump();
         verdict
     }
@@ -244,9 +245,9 @@ impl Engine {
     }
 
     /// Carries a record out and answers its members.
-    fn launch(self: &Rc<Self>, mut formed: Formed, mut members: Vec<Sender<Verdict>>) {
+    fn launch(self: &Rc<Self>, mut formed: Formed, mut members: Vec<Sender<AppendOutcome>>) {
         if headpond_block::defect!(AcknowledgeEarly) {
-            members.drain(..).for_each(|member| member.send(Verdict::Written));
+            members.drain(..).for_each(|member| member.send(AppendOutcome::Written));
         }
         let request = std::mem::replace(&mut formed.request, headpond_block::Request::flush());
         match start(&self.cache, request) {
@@ -266,11 +267,11 @@ impl Engine {
         self: &Rc<Self>,
         formed: &Formed,
         outcome: Outcome,
-        members: Vec<Sender<Verdict>>,
+        members: Vec<Sender<AppendOutcome>>,
     ) {
         let is_written = self.settle_record(formed, &outcome);
         for member in members {
-            member.send(if is_written { Verdict::Written } else { Verdict::Failed });
+            member.send(if is_written { AppendOutcome::Written } else { AppendOutcome::Failed });
         }
     }
 
@@ -302,7 +303,7 @@ impl Engine {
 
     /// The next record from the queue, and who gets its answer; answers on the way who may not
     /// wait.
-    fn form_next(self: &Rc<Self>) -> Option<(Formed, Vec<Sender<Verdict>>)> {
+    fn form_next(self: &Rc<Self>) -> Option<(Formed, Vec<Sender<AppendOutcome>>)> {
         match self.form_from(|_| true) {
             Err(Refusal::NoSpace) => {
                 self.reclaim_wanted.notify_all();
@@ -318,7 +319,7 @@ impl Engine {
     fn form_from(
         self: &Rc<Self>,
         is_eligible: impl Fn(Purpose) -> bool,
-    ) -> Result<Option<(Formed, Vec<Sender<Verdict>>)>, Refusal> {
+    ) -> Result<Option<(Formed, Vec<Sender<AppendOutcome>>)>, Refusal> {
         let mut queue = self.queue.waiting.borrow_mut();
         let mut log = self.log.borrow_mut();
         let (mut chosen, mut kept) = (Vec::new(), VecDeque::with_capacity(queue.len()));
@@ -338,7 +339,7 @@ impl Engine {
             match log.admit(&intake, survey) {
                 // Those who wait for room keep their turn.
                 Ok(()) if is_behind && survey.dirty < intake.run.count => kept.push_back(waiting),
-                Err(Refusal::Spoiled) => refused.push((waiting.answer, Verdict::Spoiled)),
+                Err(Refusal::Spoiled) => refused.push((waiting.answer, AppendOutcome::Spoiled)),
                 Err(refusal @ (Refusal::DirtyLimit | Refusal::Scattered)) => {
                     if refusal == Refusal::Scattered {
                         self.reclaim_wanted.notify_all();
@@ -393,10 +394,10 @@ impl Engine {
         }
         let (holders, others) = {
             let mut queue = self.queue.waiting.borrow_mut();
-            queue.drain(..).partition::<VecDeque<_>, _>(Waiting::holds_lock)
+            queue.drain(..).partition::<VecDeque<_>, _>(WaitingRecord::holds_lock)
         };
         *self.queue.waiting.borrow_mut() = others;
-        holders.into_iter().for_each(|waiting| waiting.answer.send(Verdict::TurnedAway));
+        holders.into_iter().for_each(|waiting| waiting.answer.send(AppendOutcome::TurnedAway));
     }
 
     /// Has those who make room work for it, and gives out by the clock what they make.
@@ -494,7 +495,7 @@ impl Engine {
                 match (is_expired, refusal.and_then(verdict_of)) {
                     (true, Some(verdict)) => expired.push((waiting.answer, verdict)),
                     (true, None) => {
-                        kept.push_back(Waiting { since: self.runtime.now(), ..waiting });
+                        kept.push_back(WaitingRecord { since: self.runtime.now(), ..waiting });
                     }
                     (false, _) => kept.push_back(waiting),
                 }
@@ -506,26 +507,26 @@ impl Engine {
 }
 
 /// How a wait ends that was for this and took too long.
-fn verdict_of(refusal: Refusal) -> Option<Verdict> {
+fn verdict_of(refusal: Refusal) -> Option<AppendOutcome> {
     match refusal {
         // Reclaim waits for the core as the cleaner does.
-        Refusal::DirtyLimit | Refusal::NoSpace => Some(Verdict::DirtyLimit),
-        Refusal::Scattered => Some(Verdict::Scattered),
+        Refusal::DirtyLimit | Refusal::NoSpace => Some(AppendOutcome::DirtyLimit),
+        Refusal::Scattered => Some(AppendOutcome::Scattered),
         Refusal::Spoiled => None,
     }
 }
 
 /// Two parts of one record must not be about the same block: their order would be lost.
-fn conflicts(chosen: &[Waiting], intake: &Intake) -> bool {
+fn conflicts(chosen: &[WaitingRecord], intake: &Intake) -> bool {
     chosen.iter().any(|other| other.wanted.run.overlaps(intake.run))
 }
 
 #[allow(clippy::type_complexity)]
 fn form_chosen(
     log: &mut crate::log::Log,
-    chosen: Vec<Waiting>,
-    kept: &mut VecDeque<Waiting>,
-) -> Result<Option<(Formed, Vec<Sender<Verdict>>)>, Refusal> {
+    chosen: Vec<WaitingRecord>,
+    kept: &mut VecDeque<WaitingRecord>,
+) -> Result<Option<(Formed, Vec<Sender<AppendOutcome>>)>, Refusal> {
     if chosen.is_empty() {
         return Ok(None);
     }

@@ -111,7 +111,7 @@ pub(crate) struct Pace<'a> {
 
 /// A checkpoint that was written, and what its header says of the order of the flushes.
 #[derive(Clone, Copy)]
-pub(crate) struct Written {
+pub(crate) struct Saved {
     pub checkpoint: CheckpointRef,
     pub order: Option<Position>,
 }
@@ -124,7 +124,7 @@ pub(crate) async fn write_checkpoint(
     cut: &Cut,
     (area, content): (u8, Content),
     pace: Option<&Pace<'_>>,
-) -> Result<Option<Written>, DeviceError> {
+) -> Result<Option<Saved>, DeviceError> {
     let (places, place) = {
         let layout = &log.borrow().layout;
         (layout.slots(), layout.checkpoint(area))
@@ -148,7 +148,7 @@ pub(crate) async fn write_checkpoint(
     let order = log.borrow().order_mark_since(cut).filter(|_| has_ends);
     let Sink { runs, len, checksum, .. } = sink;
     let checkpoint = CheckpointRef { area, runs, bytes: len, checksum: checksum.value() };
-    Ok(Some(Written { checkpoint, order }))
+    Ok(Some(Saved { checkpoint, order }))
 }
 
 /// The checkpoint of an empty slice.
@@ -183,7 +183,7 @@ impl Cut {
         &self,
         before: SliceHeader,
         (epoch, is_clean, reach): (Epoch, bool, u32),
-        Written { checkpoint, order }: Written,
+        Saved { checkpoint, order }: Saved,
     ) -> SliceHeader {
         SliceHeader {
             sequence: before.sequence + 1,

@@ -15,7 +15,7 @@
 //!
 //! **Not here**: writing parts (`paths`), the table of them (`log`).
 
-use crate::append::{Verdict, Wanted};
+use crate::append::{AppendOutcome, Wanted};
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::line_map::{State, Version};
@@ -155,7 +155,7 @@ impl Engine {
             let (purpose, buffers, guard) = (Purpose::WriteBack, whole.into(), Some(fill.fill()));
             let wanted = Wanted { run, purpose, buffers, is_promise: false, guard, class };
             match self.append(wanted).await {
-                Verdict::Written => {
+                AppendOutcome::Written => {
                     let mut log = self.log.borrow_mut();
                     log.counters.parts_completed += 1;
                     // It was written before what is older in the log now.
@@ -164,7 +164,7 @@ impl Engine {
                     self.note_dirty();
                     return Ok(true);
                 }
-                Verdict::Spoiled => {}
+                AppendOutcome::Spoiled => {}
                 _ => break,
             }
         }

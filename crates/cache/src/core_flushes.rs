@@ -23,7 +23,7 @@ pub struct CoreFlushes {
 }
 
 /// The one that is under way, until this is dropped.
-struct Turn<'a>(&'a CoreFlushes);
+struct FlushTurn<'a>(&'a CoreFlushes);
 
 impl CoreFlushes {
     /// Flushes the core: what it has taken by now is stable. `note` is called with what the core
@@ -74,14 +74,14 @@ impl CoreFlushes {
         assert!(self.failures() <= answered, "each failure is an answer");
     }
 
-    fn begin(&self) -> Turn<'_> {
+    fn begin(&self) -> FlushTurn<'_> {
         self.is_under_way.set(true);
         self.begun.set(self.begun.get() + 1);
-        Turn(self)
+        FlushTurn(self)
     }
 }
 
-impl Turn<'_> {
+impl FlushTurn<'_> {
     fn end(self, outcome: &Outcome) {
         let flushes = self.0;
         flushes.answered.set(flushes.begun.get());
@@ -89,7 +89,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for FlushTurn<'_> {
     fn drop(&mut self) {
         self.0.is_under_way.set(false);
         self.0.ended.notify_all();

@@ -9,7 +9,7 @@ mod pending_tombstones;
 mod self_check;
 
 use crate::admission::Admission;
-use crate::append::{InFlight, Queue, Verdict, Wanted};
+use crate::append::{AppendOutcome, InFlight, Queue, Wanted};
 use crate::checkpoint::Announcement;
 use crate::classes::ClassId;
 use crate::cleaner::{CoreChanges, Unflushed};
@@ -354,12 +354,12 @@ impl Engine {
             let class = ClassId::UNCLASSIFIED;
             let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None, class };
             match self.append(wanted).await {
-                Verdict::Written => self.pending_tombstones.note_ended(run),
-                Verdict::Spoiled => return TombstoneOutcome::Spoiled,
-                Verdict::Failed
-                | Verdict::DirtyLimit
-                | Verdict::Scattered
-                | Verdict::TurnedAway => {
+                AppendOutcome::Written => self.pending_tombstones.note_ended(run),
+                AppendOutcome::Spoiled => return TombstoneOutcome::Spoiled,
+                AppendOutcome::Failed
+                | AppendOutcome::DirtyLimit
+                | AppendOutcome::Scattered
+                | AppendOutcome::TurnedAway => {
                     if let Err(error) = self.fail().await {
                         self.pending_tombstones.note_pending(run);
                         return TombstoneOutcome::Failed(error);

@@ -12,7 +12,7 @@ mod progress;
 mod restore;
 mod sample;
 
-use crate::checkpoint::{Written, write_checkpoint, write_header};
+use crate::checkpoint::{Saved, write_checkpoint, write_header};
 use crate::checksum::crc32c;
 use crate::copies::read_best;
 use crate::error::OpenError;
@@ -30,7 +30,7 @@ use headpond_block::defect;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Request, Runtime,
 };
-use mirrored::{Judged, Patch, Seen, Views};
+use mirrored::{Judged, Patch, SeenCopies, Views};
 pub use progress::LoadProgress;
 pub(crate) use progress::Watch;
 use restore::{Clean, Contents};
@@ -99,7 +99,7 @@ struct Taken {
 struct MarkLost;
 
 /// Where the log of the new epoch goes on.
-struct Found {
+struct LogEnd {
     segments: Vec<Sequence>,
     tail: Sequence,
     tail_segment: SegmentIndex,
@@ -112,12 +112,12 @@ struct Found {
 pub(crate) struct Loaded {
     old: SliceHeader,
     log: Log,
-    found: Found,
+    found: LogEnd,
     pub recovery: Recovery,
 }
 
 impl Loaded {
-    fn new(old: SliceHeader, (log, found): (Log, Found), recovery: Recovery) -> Self {
+    fn new(old: SliceHeader, (log, found): (Log, LogEnd), recovery: Recovery) -> Self {
         let recovery = Recovery {
             dirty_blocks: log.map.counts().dirty,
             clean_blocks: log.map.counts().clean,
@@ -168,7 +168,7 @@ impl Source<'_> {
         let Loaded { old, log, found, recovery } = loaded;
         let log = RefCell::new(log);
         let written = match old.is_clean {
-            true => Written { checkpoint: old.checkpoint, order: log.borrow().order_mark() },
+            true => Saved { checkpoint: old.checkpoint, order: log.borrow().order_mark() },
             false => self.save(&old, &log).await?,
         };
         let plan = plan(&self.layout, self.checkpoint_every_bytes, written.checkpoint.bytes);
@@ -222,11 +222,15 @@ impl Source<'_> {
     }
 
     /// After a clean stop: the checkpoint is everything.
-    async fn load_clean(&self, old: &SliceHeader, clean: Clean) -> Result<(Log, Found), OpenError> {
+    async fn load_clean(
+        &self,
+        old: &SliceHeader,
+        clean: Clean,
+    ) -> Result<(Log, LogEnd), OpenError> {
         self.begin_reading(0, old);
         let mut contents = Contents::after_clean_stop(self.order_of(old), clean);
         let segments = self.count(old, &mut contents).await?;
-        let found = Found {
+        let found = LogEnd {
             segments,
             tail: old.tail,
             tail_segment: old.tail_segment,
@@ -244,7 +248,7 @@ impl Source<'_> {
         &self,
         old: &SliceHeader,
         recovery: &mut Recovery,
-    ) -> Result<(Log, Found), OpenError> {
+    ) -> Result<(Log, LogEnd), OpenError> {
         let noted = match self.resumes_order {
             true => self.read_mark(old.epoch).await,
             false => Err(MarkLost),
@@ -366,7 +370,7 @@ impl Source<'_> {
     /// go on. What is not whole may hide a newer record, so it is looked through.
     fn take_record(
         &self,
-        (seen, at): (&Seen<'_>, usize),
+        (seen, at): (&SeenCopies<'_>, usize),
         position: Position,
         replay: &mut Replay,
         patches: &mut Vec<Patch>,
@@ -406,7 +410,7 @@ impl Source<'_> {
     /// The newest record that a view has `at` there. A void one is newer than what it stands for.
     fn newest(
         &self,
-        (seen, at): (&Seen<'_>, usize),
+        (seen, at): (&SeenCopies<'_>, usize),
         position: Position,
         replay: &mut Replay,
     ) -> Option<(usize, Record)> {
@@ -458,7 +462,7 @@ impl Source<'_> {
         mut segments: Vec<Sequence>,
         replayed: &Replayed,
         firsts: &[(SegmentIndex, Sequence)],
-    ) -> Found {
+    ) -> LogEnd {
         let mut opened = vec![None::<Sequence>; segments.len()];
         for &(segment, sequence) in firsts.iter().filter(|(_, at)| *at >= replayed.tail) {
             let first = &mut opened[segment.0 as usize];
@@ -481,7 +485,7 @@ impl Source<'_> {
         };
         let tail_segment = self.tail_segment(old, &segments, replayed.tail, head_segment);
         level(&mut segments, tail_segment, head_segment, replayed.tail);
-        Found { segments, tail: replayed.tail, tail_segment, head, head_segment, next }
+        LogEnd { segments, tail: replayed.tail, tail_segment, head, head_segment, next }
     }
 
     /// The segment that begins with the tail, or the next one that is left of the log.
@@ -501,7 +505,7 @@ impl Source<'_> {
     }
 
     /// Writes what was decided as a checkpoint to the other area.
-    async fn save(&self, old: &SliceHeader, log: &RefCell<Log>) -> Result<Written, OpenError> {
+    async fn save(&self, old: &SliceHeader, log: &RefCell<Log>) -> Result<Saved, OpenError> {
         let cut = log.borrow().cut();
         let place = (1 - old.checkpoint.area, Content::Unsafe);
         let written = write_checkpoint(&*self.device, log, &cut, place, None).await?;
@@ -542,8 +546,8 @@ impl Source<'_> {
 
 fn next_header(
     old: &SliceHeader,
-    found: &Found,
-    Written { checkpoint, order }: Written,
+    found: &LogEnd,
+    Saved { checkpoint, order }: Saved,
     reach: u32,
 ) -> SliceHeader {
     SliceHeader {

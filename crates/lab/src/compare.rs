@@ -2,7 +2,7 @@
 
 use crate::plan::Cell;
 use crate::results::{CellResult, Results};
-use crate::statistics::{Verdict, adjust, differ};
+use crate::statistics::{RankComparison, adjust, differ};
 use serde::Serialize;
 
 /// A cell that is in both.
@@ -13,7 +13,7 @@ pub struct Compared {
     pub second_iops: f64,
     pub first_mean_ms: f64,
     pub second_mean_ms: f64,
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<RankComparison>,
 }
 
 /// Every cell that both have, by target, settings and load. Where each has one target, these are
@@ -47,6 +47,6 @@ fn verdict(
     cell: &CellResult,
     second: &Results,
     other: &CellResult,
-) -> Option<Verdict> {
+) -> Option<RankComparison> {
     differ(&cell.merits(&first.plan), &other.merits(&second.plan))
 }

@@ -37,10 +37,10 @@ pub use measure::{
     VirtualError, Watcher, check_fio, check_places, check_settings, estimate, model_time,
 };
 pub use plan::{
-    ArrayOf, Beside, Cell, Flushes, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
+    ArrayOf, Beside, Cell, CellLoad, Flushes, Kind, Limits, Loader, Matrix, Order, Plan, PlanError,
     Precondition, Question, RoundPlan, SettingOf, Steady, Sweep, Sync, Target,
 };
 pub use results::{
     CellResult, Ending, Folder, FolderError, Latencies, Line, Results, StoredRound, Summary, iops,
 };
-pub use statistics::{Drift, Interval, Knee, Pattern, Spread, Verdict};
+pub use statistics::{Drift, Interval, Knee, Pattern, RankComparison, Spread};

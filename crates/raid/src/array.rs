@@ -104,7 +104,7 @@ pub(crate) use label::{Bitmap, read_bitmap_page, write_bitmap_page, write_superb
 pub use label::{Inspection, erase, erase_unlisted, inspect};
 pub(crate) use lost::{Lost, find_lost};
 pub use lost::{LostRange, LostStatus};
-pub(crate) use members::{Found, Member, Members};
+pub(crate) use members::{FoundMembers, Member, Members};
 use merge::Merging;
 pub(crate) use replay::{Contents, Walk};
 pub(crate) use reshape::Reshape;
@@ -205,7 +205,7 @@ impl Array {
         runtime: Runtime,
         record: ArrayRecord,
         layout: Layout,
-        found: Found,
+        found: FoundMembers,
         tuning: Tuning,
         trust: Trust,
         lost: Lost,
@@ -372,7 +372,7 @@ impl Array {
 }
 
 /// Groups that lack a member by the record, or by the members found.
-fn lacking_at_start(record: &ArrayRecord, layout: &Layout, found: &Found) -> Vec<bool> {
+fn lacking_at_start(record: &ArrayRecord, layout: &Layout, found: &FoundMembers) -> Vec<bool> {
     let is_empty = |role: &Role| {
         let recorded = record.roles[role.index()].state;
         recorded != RoleState::Active || found.roles[role.index()].is_err()
@@ -380,7 +380,7 @@ fn lacking_at_start(record: &ArrayRecord, layout: &Layout, found: &Found) -> Vec
     guard::lacking_without(record, layout, is_empty)
 }
 
-fn geometry(layout: &Layout, record: &ArrayRecord, found: &Found) -> Geometry {
+fn geometry(layout: &Layout, record: &ArrayRecord, found: &FoundMembers) -> Geometry {
     let present = || found.in_use();
     let stability = present()
         .map(|device| device.geometry().stability)

@@ -26,8 +26,8 @@ use crate::array::{
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
 use bitmaps::{absence, marked_regions, shared, unsigned, within};
-use journal::Found;
-use judge::Verdict;
+use journal::FoundJournal;
+use judge::JudgedMembers;
 use look::look_at;
 pub use look::{Look, inspect_all, journals_of};
 
@@ -351,7 +351,7 @@ pub async fn prepare(
 /// The same for one shape of the array.
 async fn put_together(
     runtime: &Runtime,
-    verdict: Verdict,
+    verdict: JudgedMembers,
     options: &AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
@@ -360,7 +360,7 @@ async fn put_together(
     let lost = find_lost(verdict.found.in_use(), &verdict.record).await;
     let name = || verdict.record.name.clone();
     let lost = lost.map_err(|_| AssembleError::LostUnreadable { name: name() })?;
-    let Verdict { mut record, mut found, missing, stale, .. } = verdict;
+    let JudgedMembers { mut record, mut found, missing, stale, .. } = verdict;
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }
@@ -398,10 +398,10 @@ struct Start {
 
 impl Start {
     async fn decide(
-        verdict: &Verdict,
+        verdict: &JudgedMembers,
         layout: &Layout,
         options: &AssembleOptions,
-        journal: &Found,
+        journal: &FoundJournal,
     ) -> Result<Start, AssembleError> {
         let record = &verdict.record;
         let is_clean = record.state == RecordedState::Clean;
@@ -444,7 +444,7 @@ impl Start {
         Ok(start)
     }
 
-    fn tell_of_journal(&mut self, journal: &Found) {
+    fn tell_of_journal(&mut self, journal: &FoundJournal) {
         if journal.records() > 0 {
             self.warnings.push(Warning::Replayed { records: journal.records() });
         }
@@ -461,7 +461,7 @@ impl Start {
     /// any.
     async fn look_for_torn(
         &mut self,
-        verdict: &Verdict,
+        verdict: &JudgedMembers,
         layout: &Layout,
         options: &AssembleOptions,
     ) -> Result<bool, AssembleError> {
@@ -509,10 +509,10 @@ impl Start {
 
     fn check_degraded(
         &mut self,
-        verdict: &Verdict,
+        verdict: &JudgedMembers,
         layout: &Layout,
         options: &AssembleOptions,
-        (torn, journal): (bool, &Found),
+        (torn, journal): (bool, &FoundJournal),
     ) -> Result<(), AssembleError> {
         let lost = verdict.lost.len();
         if lost == 0 || layout.parity_strips() == 0 {
@@ -545,7 +545,7 @@ impl Start {
     }
 
     /// Whether every stripe that may be torn is in a marked region, or is named by a log.
-    fn knows_torn(&self, verdict: &Verdict, options: &AssembleOptions) -> bool {
+    fn knows_torn(&self, verdict: &JudgedMembers, options: &AssembleOptions) -> bool {
         let is_logged = options.after_unclean_stop == AfterUncleanStop::LogRecomputes;
         verdict.record.intent_region_stripes.is_some()
             && (is_logged || verdict.record.state == RecordedState::Dirty)

@@ -72,7 +72,7 @@ pub enum Strip {
 
 /// A byte of the array as (stripe, data strip, offset in the strip).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StripOffset {
     pub stripe: Stripe,
     pub strip: u16,
     pub within: u32,
@@ -340,10 +340,10 @@ impl Layout {
     ///
     /// # Panics
     /// If the byte is past the end of the array.
-    pub fn place(&self, array_offset: u64) -> Place {
+    pub fn place(&self, array_offset: u64) -> StripOffset {
         assert!(array_offset < self.array_bytes(), "byte {array_offset} is past the array");
         let strips = array_offset / u64::from(self.strip_bytes);
-        Place {
+        StripOffset {
             stripe: Stripe(strips / u64::from(self.data)),
             strip: (strips % u64::from(self.data)) as u16,
             within: (array_offset % u64::from(self.strip_bytes)) as u32,

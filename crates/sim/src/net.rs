@@ -97,9 +97,9 @@ impl Drop for SimStream {
 
 /// A place where simulated clients connect. Clones are the same place.
 #[derive(Clone)]
-pub struct SimListener(Rc<Waiting>);
+pub struct SimListener(Rc<WaitingPacket>);
 
-struct Waiting {
+struct WaitingPacket {
     runtime: Runtime,
     random: RefCell<Random>,
     arrived: RefCell<VecDeque<Rc<SimStream>>>,
@@ -110,7 +110,7 @@ impl SimListener {
     pub fn new(runtime: &Runtime, random: Random) -> Self {
         let (runtime, random) = (runtime.clone(), RefCell::new(random));
         let (arrived, changed) = (RefCell::default(), Notify::new());
-        Self(Rc::new(Waiting { runtime, random, arrived, changed }))
+        Self(Rc::new(WaitingPacket { runtime, random, arrived, changed }))
     }
 
     /// Connects; the client's end.

@@ -90,7 +90,7 @@ pub struct Enumerated {
 
 /// Where a run is cut.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum CutPoint {
     /// With this write on its way, counted from the first of the workload.
     Write(u64),
     /// When everything has been acknowledged.
@@ -200,7 +200,7 @@ impl Bench {
         let before = self.perform(&machine, &workload[..workload.len() - 1], None);
         let machine = self.base.duplicate();
         let all = self.perform(&machine, workload, None);
-        let places = (before..all).map(|write| Place::Write(write + 1)).chain([Place::End]);
+        let places = (before..all).map(|write| CutPoint::Write(write + 1)).chain([CutPoint::End]);
         let (mut cuts, mut failures) = (0, Vec::new());
         for place in places {
             for loss in LOSSES {
@@ -213,11 +213,11 @@ impl Bench {
         (cuts, failures)
     }
 
-    fn cut(&self, workload: &[Operation], place: Place, loss: Loss) -> Result<(), Offence> {
+    fn cut(&self, workload: &[Operation], place: CutPoint, loss: Loss) -> Result<(), Offence> {
         let machine = self.base.duplicate();
         match place {
-            Place::Write(number) => drop(self.perform(&machine, workload, Some(number))),
-            Place::End => drop(self.perform(&machine, workload, None)),
+            CutPoint::Write(number) => drop(self.perform(&machine, workload, Some(number))),
+            CutPoint::End => drop(self.perform(&machine, workload, None)),
         }
         let last = machine.power.last_written();
         for medium in machine.media() {

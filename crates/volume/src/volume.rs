@@ -21,7 +21,7 @@ use crate::serving::dispatcher::{Held, RequestDispatcher};
 use crate::serving::endpoint::CoreDevice;
 use crate::serving::metadata::Recogniser;
 use crate::volume::flushed_positions::Broken;
-use crate::volume::kept::Kept;
+use crate::volume::kept::KeptDescription;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,
@@ -35,7 +35,7 @@ use std::rc::Rc;
 /// An open volume: serves requests, changes its settings, reports its state.
 pub struct Volume {
     pub(crate) description: Rc<RefCell<Description>>,
-    pub(crate) kept: Rc<Kept>,
+    pub(crate) kept: Rc<KeptDescription>,
     pub(crate) runtime: Runtime,
     /// Exchanged while requests are held.
     pub(crate) cores: Rc<RefCell<Rc<Cores>>>,

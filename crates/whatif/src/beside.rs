@@ -20,7 +20,7 @@ const DIRTY_BLOCKS: u64 = 60_000;
 
 /// How the writes come.
 #[derive(Clone, Copy, Debug)]
-enum Load {
+enum WriteLoad {
     /// So many at a time, each when the one before it is answered.
     Depth(u32),
     /// Whatever has been answered.
@@ -37,13 +37,13 @@ enum Cleaner {
 }
 
 /// What the writers saw.
-struct Seen {
+struct WriterTimes {
     latencies: Latencies,
     written_per_s: f64,
     cleaned_per_s: f64,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for WriterTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [p50, p99, p999] =
             [500, 990, 999].map(|per_mille| self.latencies.at(per_mille).as_micros());
@@ -72,7 +72,7 @@ impl Scene {
     }
 
     /// Latencies of the writes that begin within `time`.
-    async fn latencies(self: &Rc<Self>, load: Load, time: Duration) -> Latencies {
+    async fn latencies(self: &Rc<Self>, load: WriteLoad, time: Duration) -> Latencies {
         let latencies = Rc::new(RefCell::new(Vec::new()));
         let end = self.runtime.now() + time;
         let writer = || {
@@ -83,7 +83,7 @@ impl Scene {
             }
         };
         match load {
-            Load::Depth(depth) => {
+            WriteLoad::Depth(depth) => {
                 let writers = (0..depth).map(|_| {
                     let runtime: &Runtime = &self.runtime;
                     Submission::pending(async move {
@@ -95,7 +95,7 @@ impl Scene {
                 });
                 join_all(writers.collect()).await;
             }
-            Load::Every(pause) => {
+            WriteLoad::Every(pause) => {
                 while self.runtime.now() < end {
                     drop(self.runtime.spawn(writer()));
                     self.runtime.sleep(pause).await;
@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-fn look(core: &str, cleaner: Cleaner, load: Load, time: Duration) -> Seen {
+fn look(core: &str, cleaner: Cleaner, load: WriteLoad, time: Duration) -> WriterTimes {
     let region = (core == EIGHT_NVME).then_some(REGION_BYTES);
     Scene::run((core, CACHE), region, move |scene| async move {
         scene.keep_writing(64);
@@ -121,7 +121,7 @@ fn look(core: &str, cleaner: Cleaner, load: Load, time: Duration) -> Seen {
         let latencies = scene.latencies(load, time).await;
         let seconds = scene.runtime.now().since(begun).as_secs_f64();
         assert!(scene.dirty_blocks() > 0, "the cleaner has rested");
-        Seen {
+        WriterTimes {
             written_per_s: latencies.len() as f64 / seconds,
             cleaned_per_s: (scene.cleaned_blocks() - cleaned) as f64 / seconds,
             latencies,
@@ -130,7 +130,7 @@ fn look(core: &str, cleaner: Cleaner, load: Load, time: Duration) -> Seen {
 }
 
 /// Before the core that is named, with so many cleaned a second at least.
-fn compare(name: &str, core: &str, cleaner: Cleaner, load: Load, ms: u64, least: f64) {
+fn compare(name: &str, core: &str, cleaner: Cleaner, load: WriteLoad, ms: u64, least: f64) {
     let time = Duration::from_millis(ms);
     let (quiet, busy) = (look(core, Cleaner::Quiet, load, time), look(core, cleaner, load, time));
     println!("{name}, {load:?}, quiet: {quiet}");
@@ -149,11 +149,11 @@ const ACP: Cleaner = Cleaner::Set("preset", "acp-very-aggressive");
 
 #[test]
 fn before_forty_disks_a_cleaner_at_full_speed_at_most_doubles_the_p99_of_writes() {
-    for load in [Load::Depth(1), Load::Depth(8), Load::Depth(32)] {
+    for load in [WriteLoad::Depth(1), WriteLoad::Depth(8), WriteLoad::Depth(32)] {
         compare("disks", FORTY_DISKS, STRIPE, load, 200, 1_000.0);
     }
     // So long that the core is flushed many times.
-    let seldom = Load::Every(Duration::from_micros(500));
+    let seldom = WriteLoad::Every(Duration::from_micros(500));
     for (cleaner, least) in [(STRIPE, 1_000.0), (ACP, 50.0), (Cleaner::Flush, 1_000.0)] {
         compare("disks", FORTY_DISKS, cleaner, seldom, 5_000, least);
     }
@@ -163,8 +163,8 @@ fn before_forty_disks_a_cleaner_at_full_speed_at_most_doubles_the_p99_of_writes(
 /// queues before each write.
 #[test]
 fn before_eight_nvme_drives_a_cleaner_at_full_speed_at_most_doubles_the_p99_of_writes() {
-    let often = Load::Every(Duration::from_micros(25));
-    for load in [Load::Depth(1), Load::Depth(8), Load::Depth(32), often] {
+    let often = WriteLoad::Every(Duration::from_micros(25));
+    for load in [WriteLoad::Depth(1), WriteLoad::Depth(8), WriteLoad::Depth(32), often] {
         compare("NVMe", EIGHT_NVME, STRIPE, load, 60, 20_000.0);
     }
     compare("NVMe", EIGHT_NVME, ACP, often, 60, 5_000.0);

@@ -2,7 +2,7 @@
 
 use crate::job::{ArrivalProcess, Arrivals, Hot, Job};
 use crate::load::IN_FLIGHT_MAX;
-use crate::measured::{Answered, Kind, Measured, Tally};
+use crate::measured::{Answered, JobTally, Kind, Measured};
 use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, Instant, JoinHandle, Request, RequestFlags, Runtime,
@@ -67,7 +67,7 @@ pub(crate) async fn run(job: &Job, ground: &Ground, random: &mut Random) -> Meas
     if let Some(hot) = job.hot {
         warm(region(job, ground.device.size_bytes()), hot, &ground.device).await;
     }
-    let tally = Rc::new(RefCell::new(Tally::new()));
+    let tally = Rc::new(RefCell::new(JobTally::new()));
     for task in start(job, ground, random, &span, &tally, &Positions::default()) {
         task.await;
     }
@@ -81,7 +81,7 @@ pub(crate) fn start(
     ground: &Ground,
     random: &mut Random,
     span: &Span,
-    tally: &Rc<RefCell<Tally>>,
+    tally: &Rc<RefCell<JobTally>>,
     positions: &Positions,
 ) -> Vec<JoinHandle<()>> {
     let processes = (0..job.jobs as usize).map(|process| {
@@ -158,7 +158,7 @@ struct Process {
     /// Whoever writes and flushes is at its head, where flushes go in turn.
     line: Semaphore,
     next_turn: Cell<Instant>,
-    tally: Rc<RefCell<Tally>>,
+    tally: Rc<RefCell<JobTally>>,
 }
 
 impl Process {

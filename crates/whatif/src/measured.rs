@@ -55,7 +55,7 @@ pub struct Bins(pub Vec<(u64, u64)>);
 const LONGEST_NANOS: u64 = 3_600_000_000_000;
 
 /// Counts while the job runs.
-pub(crate) struct Tally {
+pub(crate) struct JobTally {
     read: SideTally,
     write: SideTally,
     flush: SideTally,
@@ -143,7 +143,7 @@ struct SideTally {
     nanos: Histogram<u64>,
 }
 
-impl Tally {
+impl JobTally {
     pub fn new() -> Self {
         let nanos = || Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("three digits");
         let side = || SideTally { bytes: 0, nanos: nanos() };

@@ -5,7 +5,7 @@ use headpond_block::ByteRange;
 
 /// A place on the volume, and what had to be done for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PreparedPlace {
     pub range: ByteRange,
     /// It had been recorded somewhere else.
     pub is_wrapped: bool,
@@ -29,7 +29,7 @@ pub(crate) fn place(
     (start, end): (u64, u64),
     size_bytes: u64,
     block_bytes: u64,
-) -> Result<Place, NoPlace> {
+) -> Result<PreparedPlace, NoPlace> {
     let size = size_bytes / block_bytes * block_bytes;
     assert!(size > 0 && start < end, "a volume and a request");
     let first = start / block_bytes * block_bytes;
@@ -38,7 +38,11 @@ pub(crate) fn place(
         end.checked_next_multiple_of(block_bytes).unwrap_or(u64::MAX / block_bytes * block_bytes);
     let is_rounded = first != start || last != end;
     if last <= size {
-        return Ok(Place { range: ByteRange::between(first, last), is_wrapped: false, is_rounded });
+        return Ok(PreparedPlace {
+            range: ByteRange::between(first, last),
+            is_wrapped: false,
+            is_rounded,
+        });
     }
     match fit {
         Fit::Skip => Err(NoPlace::Skipped),
@@ -46,7 +50,7 @@ pub(crate) fn place(
         Fit::Wrap => {
             let len = last.saturating_sub(first).max(block_bytes).min(size);
             let range = ByteRange::at((first % size).min(size - len), len);
-            Ok(Place { range, is_wrapped: true, is_rounded })
+            Ok(PreparedPlace { range, is_wrapped: true, is_rounded })
         }
     }
 }
@@ -59,10 +63,13 @@ mod tests {
     #[test]
     fn what_fits_stays_where_it_was() {
         let at = |start, end| place(Fit::Refuse, (start, end), 1 << 20, 4096);
-        let whole =
-            Place { range: ByteRange::at(4096, 4096), is_wrapped: false, is_rounded: false };
+        let whole = PreparedPlace {
+            range: ByteRange::at(4096, 4096),
+            is_wrapped: false,
+            is_rounded: false,
+        };
         assert_eq!(at(4096, 8192), Ok(whole));
-        assert_eq!(at(5000, 8000), Ok(Place { is_rounded: true, ..whole }));
+        assert_eq!(at(5000, 8000), Ok(PreparedPlace { is_rounded: true, ..whole }));
         assert_eq!(at(1 << 20, (1 << 20) + 1), Err(NoPlace::Refused));
     }
 

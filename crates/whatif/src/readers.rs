@@ -18,7 +18,7 @@ const WATCHED: Duration = Duration::from_secs(20);
 
 /// How the reads come.
 #[derive(Clone, Copy, Debug)]
-enum Load {
+enum ReadLoad {
     /// So many at a time.
     Depth(u32),
     /// Whatever has been answered.
@@ -40,12 +40,12 @@ enum Cleaner {
     Detach,
 }
 
-struct Seen {
+struct ReaderTimes {
     latencies: Latencies,
     cleaned_per_s: f64,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for ReaderTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [p50, p90, p99] =
             [500, 900, 990].map(|per_mille| self.latencies.at(per_mille).as_millis());
@@ -59,10 +59,10 @@ type Taken = Rc<RefCell<Vec<Duration>>>;
 
 impl Scene {
     /// Reads until the scene is over, which takes down how long each took.
-    fn keep_reading(self: &Rc<Self>, load: Load) -> Taken {
+    fn keep_reading(self: &Rc<Self>, load: ReadLoad) -> Taken {
         let latencies = Taken::default();
         match load {
-            Load::Depth(depth) => (0..depth).for_each(|_| {
+            ReadLoad::Depth(depth) => (0..depth).for_each(|_| {
                 let (scene, latencies) = (Rc::clone(self), Rc::clone(&latencies));
                 drop(self.runtime.spawn(async move {
                     while !scene.is_over.get() {
@@ -70,7 +70,7 @@ impl Scene {
                     }
                 }));
             }),
-            Load::AmongWrites(depth) => {
+            ReadLoad::AmongWrites(depth) => {
                 let scene = Rc::clone(self);
                 drop(self.runtime.spawn(async move {
                     while !scene.is_over.get() {
@@ -81,9 +81,9 @@ impl Scene {
                         scene.runtime.sleep(Duration::from_millis(100)).await;
                     }
                 }));
-                return self.keep_reading(Load::Depth(depth));
+                return self.keep_reading(ReadLoad::Depth(depth));
             }
-            Load::Every(pause) => {
+            ReadLoad::Every(pause) => {
                 let (scene, latencies) = (Rc::clone(self), Rc::clone(&latencies));
                 drop(self.runtime.spawn(async move {
                     while !scene.is_over.get() {
@@ -129,7 +129,7 @@ impl Scene {
     }
 }
 
-fn look(core: &str, cleaner: Cleaner, load: Load) -> Seen {
+fn look(core: &str, cleaner: Cleaner, load: ReadLoad) -> ReaderTimes {
     Scene::run((core, CACHE), None, move |scene| async move {
         scene.keep_writing(64);
         while scene.dirty_blocks() < DIRTY_BLOCKS {
@@ -148,7 +148,7 @@ fn look(core: &str, cleaner: Cleaner, load: Load) -> Seen {
         assert!(scene.dirty_blocks() > 0, "the cleaner has rested");
         let cleaned = scene.cleaned_blocks() - before;
         let latencies = latencies.take().into();
-        Seen { latencies, cleaned_per_s: cleaned as f64 / WATCHED.as_secs_f64() }
+        ReaderTimes { latencies, cleaned_per_s: cleaned as f64 / WATCHED.as_secs_f64() }
     })
 }
 
@@ -156,8 +156,9 @@ fn look(core: &str, cleaner: Cleaner, load: Load) -> Seen {
 /// slowest of a hundred.
 #[test]
 fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_or_a_tenth_of_a_second() {
-    let every = |ms| Load::Every(Duration::from_millis(ms));
-    let depths = [Load::Depth(1), Load::Depth(8), Load::Depth(32), Load::AmongWrites(8)];
+    let every = |ms| ReadLoad::Every(Duration::from_millis(ms));
+    let depths =
+        [ReadLoad::Depth(1), ReadLoad::Depth(8), ReadLoad::Depth(32), ReadLoad::AmongWrites(8)];
     for load in depths.into_iter().chain([every(2), every(50)]) {
         let [quiet, busy] =
             [Cleaner::Quiet, Cleaner::FullSpeed].map(|it| look(FORTY_DISKS, it, load));
@@ -178,14 +179,14 @@ fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_or_a_tenth_of_a
 /// Reads took 197 ms in the mean and 759 for the slowest of a hundred, and came to 39 a second.
 #[test]
 fn readers_keep_nearly_two_thirds_of_their_rate_beside_a_command_that_flushes() {
-    let load = Load::Depth(8);
+    let load = ReadLoad::Depth(8);
     let [quiet, flush, at_full_rate, detach] =
         [Cleaner::Quiet, Cleaner::Flush, Cleaner::FullRateFlush, Cleaner::Detach].map(|cleaner| {
             let seen = look(SIX_DISKS, cleaner, load);
             println!("{load:?}, {cleaner:?}: {seen}");
             seen
         });
-    let share = |seen: &Seen| seen.latencies.len() as f64 / quiet.latencies.len() as f64;
+    let share = |seen: &ReaderTimes| seen.latencies.len() as f64 / quiet.latencies.len() as f64;
     for paced in [&flush, &detach] {
         assert!(share(paced) > 0.6, "{paced}; quiet: {quiet}");
         assert!(paced.cleaned_per_s > 10.0, "{paced}");
@@ -199,7 +200,7 @@ fn written_beside(readers: u32) -> f64 {
     Scene::run((FORTY_DISKS, "size = \"320M\"\n"), None, move |scene| async move {
         scene.fill().await;
         scene.keep_writing(32);
-        scene.keep_reading(Load::Depth(readers));
+        scene.keep_reading(ReadLoad::Depth(readers));
         scene.runtime.sleep(WATCHED).await;
         let before = scene.written.get();
         scene.runtime.sleep(WATCHED).await;

@@ -13,8 +13,8 @@ mod kinds;
 mod laps;
 
 use crate::load::{Excerpt, Fit, IN_FLIGHT_MAX, Pace, TraceLoad};
-use crate::measured::{Answered, Bins, Kind, Latency, Measured, Tally};
-use crate::place::{NoPlace, Place, place};
+use crate::measured::{Answered, Bins, JobTally, Kind, Latency, Measured};
+use crate::place::{NoPlace, PreparedPlace, place};
 use crate::progress::Gauge;
 use depth::RecordedDepth;
 use headpond_block::sync::{Permit, Semaphore};
@@ -169,14 +169,14 @@ struct Player {
     begun: Instant,
     places: Semaphore,
     sent: u64,
-    seen: Rc<Seen>,
+    seen: Rc<ReplayTotals>,
 }
 
 /// What the tasks of a replay write to.
-struct Seen {
+struct ReplayTotals {
     runtime: Runtime,
-    tally: RefCell<Tally>,
-    recorded: RefCell<Tally>,
+    tally: RefCell<JobTally>,
+    recorded: RefCell<JobTally>,
     replay: RefCell<Replay>,
     parts: RefCell<Option<Parts>>,
     answered: Rc<Cell<Answered>>,
@@ -195,7 +195,7 @@ struct Sent {
     bytes: u64,
     number: u64,
     due: Instant,
-    seen: Rc<Seen>,
+    seen: Rc<ReplayTotals>,
     _place: Permit,
 }
 
@@ -214,10 +214,10 @@ impl Player {
             begun: runtime.now(),
             places: Semaphore::new(IN_FLIGHT_MAX.into()),
             sent: 0,
-            seen: Rc::new(Seen {
+            seen: Rc::new(ReplayTotals {
                 runtime: runtime.clone(),
-                tally: RefCell::new(Tally::new()),
-                recorded: RefCell::new(Tally::new()),
+                tally: RefCell::new(JobTally::new()),
+                recorded: RefCell::new(JobTally::new()),
                 replay: RefCell::new(replay),
                 parts: RefCell::default(),
                 answered: Rc::clone(answered),
@@ -301,7 +301,7 @@ impl Player {
         let (size_bytes, block) = (geometry.size_bytes, u64::from(geometry.logical_block_bytes));
         let (start, end_bytes) = (record.offset_bytes, record.end_bytes());
         match place(self.manner.fit, (start, end_bytes), size_bytes, block) {
-            Ok(Place { range, is_wrapped, is_rounded }) => {
+            Ok(PreparedPlace { range, is_wrapped, is_rounded }) => {
                 replay.wrapped += u64::from(is_wrapped);
                 replay.rounded += u64::from(is_rounded);
                 Ok(Some(request(record, range)))
@@ -365,7 +365,7 @@ impl Player {
     }
 }
 
-impl Seen {
+impl ReplayTotals {
     fn note_sent(&self, record: &TraceRecord, in_flight: u64) {
         let mut replay = self.replay.borrow_mut();
         replay.in_flight_max = replay.in_flight_max.max(in_flight);

@@ -17,7 +17,7 @@ pub use machine::simulate_rounds;
 use crate::generator::{self, Ground, Memory, Positions, Span};
 use crate::job::Job;
 use crate::latency_windows::LatencyWindow;
-use crate::measured::{Answered, Bins, Measured, Tally};
+use crate::measured::{Answered, Bins, JobTally, Measured};
 use crate::outcome::{CacheShare, DeviceShare};
 use crate::windows::Window;
 use headpond_block::{BlockDevice, Instant, JoinHandle, Runtime};
@@ -122,7 +122,7 @@ impl Watch for Opaque<'_> {
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// Where the rounds take place.
-pub struct Place<'a> {
+pub struct RoundTarget<'a> {
     /// Each of them takes the whole load.
     pub devices: Vec<Rc<dyn BlockDevice>>,
     /// Whether an operating system would send them flushes.
@@ -136,7 +136,7 @@ pub struct Place<'a> {
 pub type Next<'a> = &'a mut dyn FnMut(usize, Round) -> bool;
 
 /// Runs rounds of all loads in turn until `next` has enough.
-pub async fn run(loads: &[Rounds], place: Place<'_>, random: &mut Random, next: Next<'_>) {
+pub async fn run(loads: &[Rounds], place: RoundTarget<'_>, random: &mut Random, next: Next<'_>) {
     assert!(!loads.is_empty(), "rounds of nothing have no end");
     let answered = Rc::default();
     let grounds = place.devices.into_iter().map(|device| Ground {
@@ -182,7 +182,7 @@ struct Course<'a> {
 /// The jobs of a phase while they run.
 struct Running {
     tasks: Vec<JoinHandle<()>>,
-    tallies: Vec<Rc<RefCell<Tally>>>,
+    tallies: Vec<Rc<RefCell<JobTally>>>,
     is_over: Rc<Cell<bool>>,
 }
 
@@ -239,7 +239,7 @@ impl Course<'_> {
         let is_over: Rc<Cell<bool>> = Rc::default();
         let span =
             Span { measured_from: self.runtime.now(), ends_at: None, is_over: Rc::clone(&is_over) };
-        let tallies: Vec<_> = jobs.iter().map(|_| Rc::new(RefCell::new(Tally::new()))).collect();
+        let tallies: Vec<_> = jobs.iter().map(|_| Rc::new(RefCell::new(JobTally::new()))).collect();
         let tasks = jobs.iter().zip(&tallies).flat_map(|(job, tally)| {
             let job = Job { is_time_based, ..job.clone() };
             let each = self.grounds.iter().zip(&self.positions).map(|(ground, positions)| {
@@ -300,7 +300,7 @@ impl Running {
     /// What was counted since the last time.
     fn take(&self, jobs: &[Job], time: Duration) -> Vec<JobRound> {
         let taken = jobs.iter().zip(&self.tallies).map(|(job, tally)| {
-            let tally = tally.replace(Tally::new());
+            let tally = tally.replace(JobTally::new());
             let (name, measured) = (job.name.clone(), tally.measured(time));
             JobRound { name, measured, bins: tally.bins(), stable: tally.stable() }
         });

@@ -1,6 +1,6 @@
 //! How replays went: what was dirty over time, and how long requests took.
 
-use crate::search::{Found, Trial, Tried};
+use crate::search::{SearchResult, Trial, Tried};
 use serde::Serialize;
 
 /// One replay.
@@ -18,7 +18,7 @@ pub struct Course {
 }
 
 /// Of what is compared in the end: the array by itself, what is set now, what is advised.
-pub(super) fn all(found: &Found) -> Vec<Course> {
+pub(super) fn all(found: &SearchResult) -> Vec<Course> {
     let of = |name, tried: &Tried| Course::of(name, &tried.trial, tried.candidate.has_cache());
     let standing = found.standing.as_ref();
     let is_other = |it: &&Tried| it.candidate != found.chosen.candidate;

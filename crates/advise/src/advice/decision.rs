@@ -6,7 +6,7 @@
 
 use super::Advice;
 use crate::search::{
-    Found, GAIN_MIN, Gain, Goal, NEARLY_AS_MUCH, Risk, Tried, WORTH_CHANGING, told,
+    GAIN_MIN, Gain, Goal, NEARLY_AS_MUCH, Risk, SearchResult, Tried, WORTH_CHANGING, told,
 };
 use crate::situation::Situation;
 use headpond_report::{a_request, factor};
@@ -27,7 +27,7 @@ fn decision(question: String, figure: String, branch: impl Into<String>) -> Deci
 }
 
 /// All of them, in order.
-pub(super) fn all(found: &Found, situation: &Situation) -> Vec<Decision> {
+pub(super) fn all(found: &SearchResult, situation: &Situation) -> Vec<Decision> {
     let goal = situation.goal;
     let mut all = vec![of_clean(found, goal), of_leave(situation)];
     if situation.may_be_dirty() {
@@ -54,7 +54,7 @@ pub(super) fn of_standing(advice: &Advice) -> Option<Decision> {
 }
 
 /// What a cache that nothing is lost with is worth.
-fn of_clean(found: &Found, goal: Goal) -> Decision {
+fn of_clean(found: &SearchResult, goal: Goal) -> Decision {
     let question = format!(
         "Does a cache without dirty data reach {} of {} without one, and not by chance?",
         factor(GAIN_MIN),
@@ -86,7 +86,7 @@ fn of_leave(situation: &Situation) -> Decision {
 }
 
 /// What it is worth that it may.
-fn of_dirty(found: &Found, goal: Goal) -> Decision {
+fn of_dirty(found: &SearchResult, goal: Goal) -> Decision {
     let before = found
         .best_clean
         .as_ref()
@@ -112,7 +112,7 @@ fn of_dirty(found: &Found, goal: Goal) -> Decision {
 }
 
 /// Why not another mode of the same risk.
-fn of_mode(found: &Found, goal: Goal) -> Option<Decision> {
+fn of_mode(found: &SearchResult, goal: Goal) -> Option<Decision> {
     let chosen = &found.chosen;
     let of_risk = |it: &&Tried| it.candidate.risk() == chosen.candidate.risk();
     let others = found.finalists.iter().filter(of_risk);
@@ -130,7 +130,7 @@ fn of_mode(found: &Found, goal: Goal) -> Option<Decision> {
 }
 
 /// Of those that do nearly as well.
-fn of_sparing(found: &Found, goal: Goal) -> Decision {
+fn of_sparing(found: &SearchResult, goal: Goal) -> Decision {
     let chosen = &found.chosen;
     let question =
         "Of settings that do nearly as well: which writes least to the cache, and changes least?";

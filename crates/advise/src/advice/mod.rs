@@ -23,8 +23,8 @@ mod warnings;
 use crate::long_run::{LongRun, Volume};
 use crate::sample::Sample;
 use crate::search::{
-    Candidate, Expected, Found, Gain, Goal, JudgeError, NEARLY_AS_MUCH, Quest, Replays, Setting,
-    Simulate, Trial, Tried, search,
+    Candidate, Expected, Gain, Goal, JudgeError, NEARLY_AS_MUCH, Quest, Replays, SearchResult,
+    Setting, Simulate, Trial, Tried, search,
 };
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
@@ -184,11 +184,11 @@ impl Advice {
     fn compose(
         signature: &Signature,
         situation: &Situation,
-        found: &Found,
+        found: &SearchResult,
         turning: Vec<Turning>,
         evidence: Evidence,
     ) -> Self {
-        let Found { chosen, without_cache, .. } = found;
+        let SearchResult { chosen, without_cache, .. } = found;
         let goal = situation.goal;
         let gain_of = |it: &Tried| it.trial.gain_over(&without_cache.trial, goal);
         let kinds = kinds(&without_cache.trial, &chosen.trial);

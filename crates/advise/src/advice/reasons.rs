@@ -1,7 +1,7 @@
 //! Why, in sentences with figures.
 
 use super::Reason;
-use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk, Setting, told};
+use crate::search::{Effect, GAIN_MIN, Gain, Goal, Risk, SearchResult, Setting, told};
 use crate::situation::Situation;
 use headpond_report::{factor, percent, size};
 
@@ -9,7 +9,7 @@ use headpond_report::{factor, percent, size};
 const NOTHING: f64 = 0.005;
 
 /// The mode first, then every setting that was looked at by itself.
-pub(super) fn of(found: &Found, situation: &Situation) -> Vec<Reason> {
+pub(super) fn of(found: &SearchResult, situation: &Situation) -> Vec<Reason> {
     let mut reasons = vec![of_mode(found, situation)];
     if !found.chosen.candidate.has_cache() {
         let is_set = |setting: &Setting| {
@@ -40,7 +40,7 @@ pub(super) fn of(found: &Found, situation: &Situation) -> Vec<Reason> {
     reasons
 }
 
-fn of_mode(found: &Found, situation: &Situation) -> Reason {
+fn of_mode(found: &SearchResult, situation: &Situation) -> Reason {
     let goal = situation.goal;
     let gain = |it: &crate::search::Tried| it.trial.gain_over(&found.without_cache.trial, goal);
     let best = found.finalists.first().map(|it| (it, gain(it)));

@@ -1,7 +1,7 @@
 //! What would change the answer: the same work with another cache size, depth or share of reads.
 
 use crate::search::{
-    Candidate, DIRTY_MODES, Found, GAIN_MIN, Gain, Judge, JudgeError, Quest, Question, Twist,
+    Candidate, DIRTY_MODES, GAIN_MIN, Gain, Judge, JudgeError, Quest, Question, SearchResult, Twist,
 };
 use crate::signature::Signature;
 use crate::situation::Situation;
@@ -42,7 +42,7 @@ const REQUESTS_MIN: usize = 1000;
 pub(super) fn points(
     signature: &Signature,
     situation: &Situation,
-    found: &Found,
+    found: &SearchResult,
     quest: &Quest,
     judge: &mut dyn Judge,
 ) -> Result<Vec<Turning>, JudgeError> {

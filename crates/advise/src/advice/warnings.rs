@@ -1,7 +1,7 @@
 //! What could go wrong, or make the figures wrong.
 
 use super::KindAdvice;
-use crate::search::{Found, Risk, Tried};
+use crate::search::{Risk, SearchResult, Tried};
 use crate::signature::Signature;
 use crate::situation::Situation;
 use headpond_report::{micros, size};
@@ -21,7 +21,7 @@ const DAY_NS: f64 = 86_400e9;
 pub(super) fn all(
     signature: &Signature,
     situation: &Situation,
-    found: &Found,
+    found: &SearchResult,
     kinds: &[KindAdvice],
 ) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn all(
     warnings
 }
 
-fn durability(situation: &Situation, found: &Found, warnings: &mut Vec<String>) {
+fn durability(situation: &Situation, found: &SearchResult, warnings: &mut Vec<String>) {
     let is_dirty = found.chosen.candidate.risk() == Risk::Dirty;
     let bytes = situation.stack.cache.as_ref().map_or(0, |cache| cache.size.bytes());
     if situation.cache_is_lost_on_power && is_dirty {
@@ -62,7 +62,7 @@ fn durability(situation: &Situation, found: &Found, warnings: &mut Vec<String>) 
 fn endurance(
     signature: &Signature,
     situation: &Situation,
-    found: &Found,
+    found: &SearchResult,
     warnings: &mut Vec<String>,
 ) {
     let bytes = situation.stack.cache.as_ref().map_or(0, |cache| cache.size.bytes());
@@ -106,7 +106,7 @@ pub(super) fn name_of(kind: Kind, bytes: u64) -> String {
 }
 
 /// Who does not keep up at the recorded times has no response that stays what it is.
-fn behind(found: &Found) -> Option<String> {
+fn behind(found: &SearchResult) -> Option<String> {
     let falls_behind = |it: &Tried| it.trial.behind > BEHIND;
     let who = match (falls_behind(&found.without_cache), falls_behind(&found.chosen)) {
         (false, false) => return None,
@@ -124,7 +124,7 @@ fn behind(found: &Found) -> Option<String> {
 fn evidence(
     signature: &Signature,
     situation: &Situation,
-    found: &Found,
+    found: &SearchResult,
     warnings: &mut Vec<String>,
 ) {
     if signature.requests < REQUESTS_MIN {

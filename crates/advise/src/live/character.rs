@@ -54,7 +54,7 @@ impl Character {
         let mut shares: BTreeMap<(Op, u32, bool), f64> = BTreeMap::new();
         let (mut waited_ns, mut span_ns, mut again, mut count) = (0.0, 0.0, 0.0, 0.0);
         for look in looks {
-            let mut seen = Seen::default();
+            let mut seen = SeenRequests::default();
             for (number, record) in look.records.iter().enumerate() {
                 if number % AGAIN_REQUESTS == 0 {
                     seen.blocks.clear();
@@ -108,13 +108,13 @@ fn span(records: &[TraceRecord]) -> u64 {
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenRequests {
     ends: Vec<u64>,
     oldest: usize,
     blocks: HashSet<u64>,
 }
 
-impl Seen {
+impl SeenRequests {
     /// Whether a request goes on where another ended, and whether its first block was met before.
     fn next(&mut self, record: &TraceRecord) -> (bool, bool) {
         let end = record.offset_bytes.saturating_add(record.length_bytes);

@@ -84,7 +84,7 @@ pub struct Quest {
 
 /// What a search found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SearchResult {
     pub chosen: Tried,
     pub without_cache: Tried,
     /// What is set now.
@@ -118,7 +118,7 @@ pub struct Effect {
     pub gain: Gain,
 }
 
-impl Found {
+impl SearchResult {
     /// The advice, or the best with a cache where that is none.
     pub fn best_with_cache(&self) -> &Tried {
         match (self.chosen.candidate.has_cache(), self.finalists.first()) {
@@ -163,7 +163,7 @@ pub fn search(
     signature: &Signature,
     quest: Quest,
     judge: &mut dyn Judge,
-) -> Result<Found, JudgeError> {
+) -> Result<SearchResult, JudgeError> {
     let standing = quest.standing.clone();
     let from_standing = |axis: Axis| axis.beginning_with(standing.as_ref());
     let main: Vec<Axis> = main_axes(signature).into_iter().map(from_standing).collect();
@@ -199,7 +199,7 @@ pub fn search(
         let is_known = more.is_empty() && known.contains(&pruned.candidate);
         finalists.push(pruned);
         once_each(&mut finalists);
-        found = Found { effects, ..search.conclude(finalists.clone()) };
+        found = SearchResult { effects, ..search.conclude(finalists.clone()) };
         if is_known {
             break;
         }
@@ -473,7 +473,7 @@ impl Search<'_> {
     }
 
     /// The safest that does nearly as well as the best.
-    fn conclude(&self, mut finalists: Vec<Tried>) -> Found {
+    fn conclude(&self, mut finalists: Vec<Tried>) -> SearchResult {
         let goal = self.quest.goal;
         self.sort(&mut finalists);
         let (alone, mut finalists): (Vec<Tried>, Vec<Tried>) =
@@ -498,7 +498,7 @@ impl Search<'_> {
         }
         let chosen = chosen.clone();
         let best = |risk| self.best_of_risk(&finalists, risk, &without_cache).cloned();
-        Found {
+        SearchResult {
             chosen,
             best_clean: best(Risk::Clean),
             best_dirty: best(Risk::Dirty),

@@ -59,7 +59,7 @@ fn judge(factors: &[(&'static str, &'static str, f64)]) -> Factors {
     Factors { factors, without_cache: 1.0, error: 0.1, asked: 0 }
 }
 
-fn found(judge: &mut impl Judge, change: impl FnOnce(&mut Quest)) -> Found {
+fn found(judge: &mut impl Judge, change: impl FnOnce(&mut Quest)) -> SearchResult {
     let long = Job::new(4, 100, 1 << 20).run(|n| (Op::Write, n << 20));
     found_for(&Signature::of_records(&long), judge, change)
 }
@@ -68,7 +68,7 @@ fn found_for(
     signature: &Signature,
     judge: &mut impl Judge,
     change: impl FnOnce(&mut Quest),
-) -> Found {
+) -> SearchResult {
     let mut quest = Quest {
         goal: Goal::Throughput,
         freedom: Freedom { cache: true, array: true },

@@ -32,19 +32,19 @@ impl Signature {
     /// Where the output takes nothing.
     pub fn write_parquet<W: Write + Send>(&self, trace: &str, output: W) -> io::Result<()> {
         let mut figures = Figures { trace, table: ParquetTable::new(output, &COLUMNS)? };
-        figures.walk(&serde_json::to_value(self)?, "", Place::default())?;
+        figures.walk(&serde_json::to_value(self)?, "", FigurePath::default())?;
         figures.table.finish(Vec::new())
     }
 }
 
 /// Where in lists a figure is.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct FigurePath {
     item: Option<u64>,
     point: Option<u64>,
 }
 
-impl Place {
+impl FigurePath {
     /// The place `index` of a list that is met here; no signature has three within each other.
     fn within(self, index: u64) -> Self {
         match self.item {
@@ -60,7 +60,7 @@ struct Figures<'a, W: Write + Send> {
 }
 
 impl<W: Write + Send> Figures<'_, W> {
-    fn walk(&mut self, value: &Value, name: &str, place: Place) -> io::Result<()> {
+    fn walk(&mut self, value: &Value, name: &str, place: FigurePath) -> io::Result<()> {
         match value {
             Value::Null => Ok(()),
             Value::Bool(is) => self.push(name, place, Cell::Real(f64::from(u8::from(*is)))),
@@ -78,7 +78,7 @@ impl<W: Write + Send> Figures<'_, W> {
         }
     }
 
-    fn push(&mut self, name: &str, place: Place, told: Cell<'_>) -> io::Result<()> {
+    fn push(&mut self, name: &str, place: FigurePath, told: Cell<'_>) -> io::Result<()> {
         let index = |at: Option<u64>| at.map_or(Cell::Absent, Cell::Unsigned);
         let (number, word) = match told {
             Cell::Text(_) => (Cell::Absent, told),

@@ -14,7 +14,7 @@ use headpond_trace::{Names, Op, TraceRecord};
 
 use super::partial::Part;
 use super::phases::PhasedStream;
-use super::runs::{Found, Placement, RunId};
+use super::runs::{DetectedRun, Placement, RunId};
 use super::stream::parts;
 
 const STREAMS_MAX: usize = 512;
@@ -67,19 +67,19 @@ pub(crate) struct Stream {
 impl Router {
     /// Takes what the run detector found.
     #[inline]
-    pub(crate) fn take(&mut self, found: &Found) {
+    pub(crate) fn take(&mut self, found: &DetectedRun) {
         match found {
-            Found::Placed(record, Placement::Random) => {
+            DetectedRun::Placed(record, Placement::Random) => {
                 let index = self.random_stream(owner(record));
                 self.deliver(index, record, true);
             }
-            Found::Placed(record, Placement::Sequential(run)) => {
+            DetectedRun::Placed(record, Placement::Sequential(run)) => {
                 let known = self.runs.get(usize::from(run.0)).copied().flatten();
                 let index = known.unwrap_or_else(|| self.open_run(*run, record));
                 self.deliver(index, record, false);
             }
-            Found::Aside(record) => self.aside(record),
-            &Found::Ended { run, requests, bytes } => {
+            DetectedRun::Aside(record) => self.aside(record),
+            &DetectedRun::Ended { run, requests, bytes } => {
                 let known = self.runs.get_mut(usize::from(run.0)).and_then(Option::take);
                 if let Some(index) = known.filter(|_| requests > 0) {
                     self.streams[index].body.end_run(requests, bytes);

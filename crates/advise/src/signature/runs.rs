@@ -36,7 +36,7 @@ pub(crate) struct RunId(pub u16);
 
 /// What comes out of the detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum DetectedRun {
     Placed(TraceRecord, Placement),
     /// A record without data.
     Aside(TraceRecord),
@@ -84,7 +84,7 @@ enum Proof {
 
 impl RunDetector {
     /// Takes a read or write in; what is decided by it goes to `found`.
-    pub(crate) fn add(&mut self, record: &TraceRecord, found: &mut Vec<Found>) {
+    pub(crate) fn add(&mut self, record: &TraceRecord, found: &mut Vec<DetectedRun>) {
         let start = Edge::new(record.device, record.op == Op::Write, record.offset_bytes);
         let end = start.at(record.end_bytes());
         let seat = if let Some(seat) = self.by_end.take(start) {
@@ -103,7 +103,7 @@ impl RunDetector {
     }
 
     /// Gives out everything held back.
-    pub(crate) fn finish(&mut self, found: &mut Vec<Found>) {
+    pub(crate) fn finish(&mut self, found: &mut Vec<DetectedRun>) {
         for seat in 0..self.runs.len() {
             self.end(seat as Seat, found);
         }
@@ -133,13 +133,13 @@ impl RunDetector {
     }
 
     #[inline]
-    fn extend(&mut self, seat: Seat, record: &TraceRecord, found: &mut Vec<Found>) {
+    fn extend(&mut self, seat: Seat, record: &TraceRecord, found: &mut Vec<DetectedRun>) {
         let run = &mut self.runs[usize::from(seat)];
         run.requests += 1;
         run.bytes = run.bytes.saturating_add(record.length_bytes);
         match &mut run.proof {
             Proof::Proven(id) => {
-                found.push(Found::Placed(*record, Placement::Sequential(*id)));
+                found.push(DetectedRun::Placed(*record, Placement::Sequential(*id)));
                 self.proven.renew(seat);
             }
             Proof::Pending(held) => {
@@ -163,19 +163,19 @@ impl RunDetector {
     }
 
     /// A run that was pending is proven: its held records are parts of run `id`.
-    fn prove(&mut self, seat: Seat, id: RunId, found: &mut Vec<Found>) {
+    fn prove(&mut self, seat: Seat, id: RunId, found: &mut Vec<DetectedRun>) {
         let proof = std::mem::replace(&mut self.run(seat).proof, Proof::Proven(id));
         let Proof::Pending(held) = proof else {
             unreachable!("a run is proven once");
         };
         let placement = Placement::Sequential(id);
-        self.waiting.drain(held, |record| found.push(Found::Placed(*record, placement)));
+        self.waiting.drain(held, |record| found.push(DetectedRun::Placed(*record, placement)));
         self.pending.remove(seat);
         self.proven.push(seat);
     }
 
     /// Joins the run that begins where this one now ends.
-    fn join_follower(&mut self, seat: Seat, found: &mut Vec<Found>) {
+    fn join_follower(&mut self, seat: Seat, found: &mut Vec<DetectedRun>) {
         let ends = self.run(seat).end;
         let Some(other) = self.by_start.get(ends).filter(|&other| other != seat) else {
             return;
@@ -198,20 +198,20 @@ impl RunDetector {
         self.by_end.insert(ends, seat);
     }
 
-    fn adopt(&mut self, seat: Seat, records: List, found: &mut Vec<Found>) {
+    fn adopt(&mut self, seat: Seat, records: List, found: &mut Vec<DetectedRun>) {
         let run = &mut self.runs[usize::from(seat)];
         match &mut run.proof {
             Proof::Pending(held) => self.waiting.append(held, records),
             Proof::Proven(id) => {
                 let placement = Placement::Sequential(*id);
-                self.waiting.drain(records, |r| found.push(Found::Placed(*r, placement)));
+                self.waiting.drain(records, |r| found.push(DetectedRun::Placed(*r, placement)));
             }
             Proof::Over => unreachable!("a run that is over is found nowhere"),
         }
     }
 
     #[inline]
-    fn make_room(&mut self, found: &mut Vec<Found>) {
+    fn make_room(&mut self, found: &mut Vec<DetectedRun>) {
         if self.pending.len() > PENDING_MAX {
             self.end_oldest(self.pending.oldest(), found);
         }
@@ -220,23 +220,24 @@ impl RunDetector {
         }
     }
 
-    fn end_oldest(&mut self, oldest: Option<Seat>, found: &mut Vec<Found>) {
+    fn end_oldest(&mut self, oldest: Option<Seat>, found: &mut Vec<DetectedRun>) {
         self.end(oldest.expect("more than none are in"), found);
     }
 
-    fn end(&mut self, seat: Seat, found: &mut Vec<Found>) {
+    fn end(&mut self, seat: Seat, found: &mut Vec<DetectedRun>) {
         let run = self.remove(seat);
         match run.proof {
             Proof::Pending(held) => {
-                self.waiting.drain(held, |r| found.push(Found::Placed(*r, Placement::Random)));
+                self.waiting
+                    .drain(held, |r| found.push(DetectedRun::Placed(*r, Placement::Random)));
             }
             Proof::Proven(id) => self.report_end(id, run.requests, run.bytes, found),
             Proof::Over => {}
         }
     }
 
-    fn report_end(&mut self, run: RunId, requests: u64, bytes: u64, found: &mut Vec<Found>) {
-        found.push(Found::Ended { run, requests, bytes });
+    fn report_end(&mut self, run: RunId, requests: u64, bytes: u64, found: &mut Vec<DetectedRun>) {
+        found.push(DetectedRun::Ended { run, requests, bytes });
         self.free_ids.push(run);
     }
 
@@ -266,7 +267,7 @@ mod tests {
         TraceRecord::new(0, Op::Read, offset * 4096, 4096)
     }
 
-    fn found(offsets: impl IntoIterator<Item = u64>) -> Vec<Found> {
+    fn found(offsets: impl IntoIterator<Item = u64>) -> Vec<DetectedRun> {
         let mut detector = RunDetector::default();
         let mut found = Vec::new();
         offsets.into_iter().for_each(|offset| detector.add(&read(offset), &mut found));
@@ -276,16 +277,16 @@ mod tests {
         found
     }
 
-    fn runs(found: &[Found]) -> Vec<u64> {
-        let ended = |f: &Found| match f {
-            Found::Ended { requests, .. } => Some(*requests),
+    fn runs(found: &[DetectedRun]) -> Vec<u64> {
+        let ended = |f: &DetectedRun| match f {
+            DetectedRun::Ended { requests, .. } => Some(*requests),
             _ => None,
         };
         found.iter().filter_map(ended).collect()
     }
 
-    fn random(found: &[Found]) -> usize {
-        found.iter().filter(|f| matches!(f, Found::Placed(_, Placement::Random))).count()
+    fn random(found: &[DetectedRun]) -> usize {
+        found.iter().filter(|f| matches!(f, DetectedRun::Placed(_, Placement::Random))).count()
     }
 
     #[test]
@@ -312,8 +313,8 @@ mod tests {
         let (mut placed, mut ended) = (std::collections::BTreeSet::new(), Vec::new());
         for found in found {
             match found {
-                Found::Placed(_, Placement::Sequential(run)) => _ = placed.insert(run),
-                Found::Ended { run, requests, .. } => ended.push((run, requests)),
+                DetectedRun::Placed(_, Placement::Sequential(run)) => _ = placed.insert(run),
+                DetectedRun::Ended { run, requests, .. } => ended.push((run, requests)),
                 _ => panic!("all is sequential"),
             }
         }
@@ -334,7 +335,7 @@ mod tests {
         #[test]
         fn every_record_comes_out_once(offsets in proptest::collection::vec(0u64..600, 0..2000)) {
             let placed = found(offsets.iter().copied()).into_iter().filter_map(|f| match f {
-                Found::Placed(record, _) => Some(record.offset_bytes / 4096),
+                DetectedRun::Placed(record, _) => Some(record.offset_bytes / 4096),
                 _ => None,
             });
             let (mut placed, mut offsets) = (placed.collect::<Vec<_>>(), offsets);

@@ -4,7 +4,7 @@ use headpond_trace::{Names, Op, TraceRecord};
 
 use super::partial::Part;
 use super::router::Router;
-use super::runs::{Found, RunDetector};
+use super::runs::{DetectedRun, RunDetector};
 use super::step::Step;
 
 /// Looks at requests in order of issue.
@@ -12,7 +12,7 @@ use super::step::Step;
 pub(super) struct Streams {
     runs: RunDetector,
     router: Router,
-    found: Vec<Found>,
+    found: Vec<DetectedRun>,
 }
 
 impl Streams {
@@ -22,7 +22,7 @@ impl Streams {
             if matches!(record.op, Op::Read | Op::Write) && record.length_bytes > 0 {
                 self.runs.add(record, &mut self.found);
             } else {
-                self.found.push(Found::Aside(*record));
+                self.found.push(DetectedRun::Aside(*record));
             }
         }
         done(Step::Runs);
@@ -34,7 +34,7 @@ impl Streams {
     pub(super) fn finish(mut self, names: &Names, source: &str) -> Vec<Part> {
         self.runs.finish(&mut self.found);
         self.found.sort_by_key(|found| match found {
-            Found::Placed(record, _) => record.issued_ns,
+            DetectedRun::Placed(record, _) => record.issued_ns,
             _ => u64::MAX,
         });
         self.route();

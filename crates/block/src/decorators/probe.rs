@@ -75,13 +75,13 @@ impl ProbeDevice {
         self.state.borrow().recent.iter().copied().collect()
     }
 
-    async fn watch(&self, seen: Seen, submission: Submission<'_>) -> Outcome {
+    async fn watch(&self, seen: SeenOperations, submission: Submission<'_>) -> Outcome {
         let outcome = submission.await;
         self.note_end(seen, &outcome);
         outcome
     }
 
-    fn note_start(&self, request: &Request) -> Seen {
+    fn note_start(&self, request: &Request) -> SeenOperations {
         let state = &mut *self.state.borrow_mut();
         if state.recent.len() == RECENT_MAX {
             state.recent.pop_front();
@@ -94,10 +94,10 @@ impl ProbeDevice {
         let is_fua_write =
             request.kind == RequestKind::Write && request.flags.contains(RequestFlags::FUA);
         seen.fua_writes += u64::from(is_fua_write);
-        Seen { kind: request.kind, bytes: request.range.len(), at: self.runtime.now() }
+        SeenOperations { kind: request.kind, bytes: request.range.len(), at: self.runtime.now() }
     }
 
-    fn note_end(&self, request: Seen, outcome: &Outcome) {
+    fn note_end(&self, request: SeenOperations, outcome: &Outcome) {
         let took = self.runtime.now().since(request.at);
         let state = &mut *self.state.borrow_mut();
         state.count_busy(self.runtime.now());
@@ -140,7 +140,7 @@ impl ProbeCounts {
 }
 
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenOperations {
     kind: RequestKind,
     bytes: u64,
     at: Instant,

@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 /// neither a task nor an allocation.
 pub struct Starter<F> {
     runtime: Runtime,
-    memory: Option<Pin<Box<Place<F>>>>,
+    memory: Option<Pin<Box<TaskSlot<F>>>>,
 }
 
 /// Memory of a future; empty when it has completed.
-struct Place<F>(Option<F>);
+struct TaskSlot<F>(Option<F>);
 
 impl Runtime {
     /// For futures of one kind.
@@ -30,7 +30,7 @@ impl<F: Future<Output = ()> + 'static> Starter<F> {
         if core.closed.get() {
             return;
         }
-        let mut place = self.memory.take().unwrap_or_else(|| Box::pin(Place(None)));
+        let mut place = self.memory.take().unwrap_or_else(|| Box::pin(TaskSlot(None)));
         place.as_mut().future().set(Some(future()));
         // The task polls once more, and with that it is its own waker that is left everywhere.
         match place.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -40,7 +40,7 @@ impl<F: Future<Output = ()> + 'static> Starter<F> {
     }
 }
 
-impl<F> Place<F> {
+impl<F> TaskSlot<F> {
     fn future(self: Pin<&mut Self>) -> Pin<&mut Option<F>> {
         // SAFETY: the only field is never moved out of a place that is pinned, and a place has
         // neither a destructor nor an `Unpin` of its own.
@@ -48,7 +48,7 @@ impl<F> Place<F> {
     }
 }
 
-impl<F: Future<Output = ()>> Future for Place<F> {
+impl<F: Future<Output = ()>> Future for TaskSlot<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {

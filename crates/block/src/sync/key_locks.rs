@@ -45,7 +45,7 @@ impl KeyLocks {
         }
         let waiter = Waiter::new();
         self.0.borrow_mut().get_mut(&key).expect("held").push_back(Rc::clone(&waiter));
-        let place = Place { locks: self, key, waiter: Some(Rc::clone(&waiter)) };
+        let place = QueuedKey { locks: self, key, waiter: Some(Rc::clone(&waiter)) };
         Granted(waiter).await;
         place.into_guard()
     }
@@ -73,20 +73,20 @@ impl Drop for KeyGuard {
 }
 
 /// A place in the queue of one lock, left when its owner is dropped before the grant.
-struct Place<'a> {
+struct QueuedKey<'a> {
     locks: &'a KeyLocks,
     key: u64,
     waiter: Option<Rc<Waiter>>,
 }
 
-impl Place<'_> {
+impl QueuedKey<'_> {
     fn into_guard(mut self) -> KeyGuard {
         self.waiter = None;
         KeyGuard { locks: self.locks.clone(), key: self.key }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedKey<'_> {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
         if waiter.is_granted() {

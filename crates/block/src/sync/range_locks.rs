@@ -64,7 +64,7 @@ impl RangeLocks {
         let claim = Claim { range, access };
         let waiter = Waiter::new();
         self.0.queue.borrow_mut().push_back((claim, Rc::clone(&waiter)));
-        let place = Place { state: &self.0, claim, waiter: Some(Rc::clone(&waiter)) };
+        let place = QueuedRange { state: &self.0, claim, waiter: Some(Rc::clone(&waiter)) };
         Granted(waiter).await;
         place.into_guard()
     }
@@ -122,20 +122,20 @@ impl Drop for RangeGuard {
 }
 
 /// A place in the queue, left when its owner is dropped before the grant.
-struct Place<'a> {
+struct QueuedRange<'a> {
     state: &'a Rc<State>,
     claim: Claim,
     waiter: Option<Rc<Waiter>>,
 }
 
-impl Place<'_> {
+impl QueuedRange<'_> {
     fn into_guard(mut self) -> RangeGuard {
         self.waiter = None;
         RangeGuard { state: Rc::clone(self.state), claim: self.claim }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedRange<'_> {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
         if waiter.is_granted() {

@@ -50,8 +50,12 @@ impl Semaphore {
         }
         let waiter = Waiter::new();
         self.0.queue.borrow_mut().push_back((count, Rc::clone(&waiter)));
-        let place =
-            Place { state: &self.0, waiter: Rc::clone(&waiter), count, taken: Cell::new(false) };
+        let place = QueuedPermit {
+            state: &self.0,
+            waiter: Rc::clone(&waiter),
+            count,
+            taken: Cell::new(false),
+        };
         Granted(waiter).await;
         place.taken.set(true);
         Permit { state: Rc::clone(&self.0), count }
@@ -100,14 +104,14 @@ impl Drop for Permit {
 
 /// An entry of the queue; when its owner is dropped before the permit is taken, the entry is
 /// removed, or the permits are returned.
-struct Place<'a> {
+struct QueuedPermit<'a> {
     state: &'a State,
     waiter: Rc<Waiter>,
     count: u64,
     taken: Cell<bool>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedPermit<'_> {
     fn drop(&mut self) {
         if self.taken.get() {
             return;

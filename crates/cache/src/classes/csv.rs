@@ -2,7 +2,7 @@
 //!
 //! **Source**: Open CAS Linux, administrator's guide, "IO Class Configuration File Fields".
 
-use super::error::{ClassError, ConditionError, Place};
+use super::error::{ClassError, ConditionError, FilePosition};
 use super::{Class, ClassId, Classes, Condition, Occupancy, Priority, Rule};
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Unknown {
 /// A rule with conditions that a block device cannot know, and that never hold here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknowableRule {
-    pub place: Place,
+    pub place: FilePosition,
     pub id: ClassId,
     /// As the file has it.
     pub text: String,
@@ -71,7 +71,7 @@ impl Classes {
         let mut is_first = true;
         for record in reader.records() {
             let record = record.map_err(|error| ClassError::Syntax(error.to_string()))?;
-            let place = Place { line: record.position().map_or(0, |at| at.line()) as usize };
+            let place = FilePosition { line: record.position().map_or(0, |at| at.line()) as usize };
             if std::mem::take(&mut is_first) {
                 check_header(&record, place)?;
                 continue;
@@ -88,7 +88,7 @@ impl Classes {
             classes.push(class);
         }
         if is_first {
-            check_header(&csv::StringRecord::new(), Place { line: 1 })?;
+            check_header(&csv::StringRecord::new(), FilePosition { line: 1 })?;
         }
         if !classes.iter().any(|class| class.id == ClassId::UNCLASSIFIED) {
             return Err(ClassError::NoUnclassified);
@@ -111,7 +111,7 @@ impl Classes {
     }
 }
 
-fn check_header(record: &csv::StringRecord, place: Place) -> Result<(), ClassError> {
+fn check_header(record: &csv::StringRecord, place: FilePosition) -> Result<(), ClassError> {
     let same = |(a, b): (&str, &str)| a.eq_ignore_ascii_case(b);
     if record.len() == 4 && record.iter().zip(CSV_HEADER.split(',')).all(same) {
         return Ok(());
@@ -123,7 +123,7 @@ fn check_header(record: &csv::StringRecord, place: Place) -> Result<(), ClassErr
 /// The class of a line, and what its rule asks for that cannot be known.
 fn read_class(
     record: &csv::StringRecord,
-    place: Place,
+    place: FilePosition,
     unknown: Unknown,
 ) -> Result<(Class, Vec<&'static str>), ClassError> {
     let fields: Vec<&str> = record.iter().collect();
@@ -157,7 +157,7 @@ fn read_class(
 
 fn read_rule(
     name: &str,
-    place: Place,
+    place: FilePosition,
     unknown: Unknown,
 ) -> Result<(Rule, Vec<&'static str>), ClassError> {
     let mut words = Vec::new();

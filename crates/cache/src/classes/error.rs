@@ -5,12 +5,12 @@ use std::fmt;
 
 /// Where in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// Counted from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}", self.line)
     }
@@ -22,15 +22,15 @@ pub enum ClassError {
     #[error("{0}")]
     Syntax(String),
     #[error("{place}: the first line names the columns: {expected}; not {found:?}")]
-    Header { place: Place, expected: &'static str, found: String },
+    Header { place: FilePosition, expected: &'static str, found: String },
     #[error("{place}: {found} fields; four are required: id, name, priority, allocation")]
-    Fields { place: Place, found: usize },
+    Fields { place: FilePosition, found: usize },
     #[error("{place}: {word:?} is not a class id: ids are whole numbers from 0 to {max}", max = CLASSES_MAX - 1)]
-    Id { place: Place, word: String },
+    Id { place: FilePosition, word: String },
     #[error("{place}: class {id} is defined twice")]
-    Repeated { place: Place, id: u8 },
+    Repeated { place: FilePosition, id: u8 },
     #[error("{place}: class {id} follows a higher id; rules are matched in order of ids")]
-    Order { place: Place, id: u8 },
+    Order { place: FilePosition, id: u8 },
     #[error(
         "the file has no class 0: add a line for requests that match no rule, e.g. 0,unclassified,22,1"
     )]
@@ -38,24 +38,24 @@ pub enum ClassError {
     #[error(
         "{place}: class 0 is for requests that match no rule, and cannot have one; give the rule another id"
     )]
-    RuleOfUnclassified { place: Place },
+    RuleOfUnclassified { place: FilePosition },
     #[error("{place}: class {id} has no rule; only class 0 needs none")]
-    NoRule { place: Place, id: u8 },
+    NoRule { place: FilePosition, id: u8 },
     #[error("{place}: the rule is {found} characters long; the limit is {max}")]
-    Length { place: Place, found: usize, max: usize },
+    Length { place: FilePosition, found: usize, max: usize },
     #[error(
         "{place}: {word:?} is not an eviction priority: 0 (evicted last) to 255 (evicted first), or \
         {pinned} for a pinned class"
     )]
-    Priority { place: Place, word: String, pinned: &'static str },
+    Priority { place: FilePosition, word: String, pinned: &'static str },
     #[error(
         "{place}: {word:?} is not a share of the cache: 0.00 (bypasses it) to 1.00 (all of it)"
     )]
-    Occupancy { place: Place, word: String },
+    Occupancy { place: FilePosition, word: String },
     #[error("{place}: {source}")]
-    Condition { place: Place, source: ConditionError },
+    Condition { place: FilePosition, source: ConditionError },
     #[error("{place}: pass_through and occupancy set the same; keep one")]
-    TwoShares { place: Place },
+    TwoShares { place: FilePosition },
 }
 
 const CONDITIONS: &str =

@@ -9,7 +9,7 @@
 //! occupancy = 0.25        # of the cache; or pass_through = true
 //! ```
 
-use super::error::{ClassError, Place};
+use super::error::{ClassError, FilePosition};
 use super::{Class, ClassId, Classes, Occupancy, Priority, Rule};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -33,7 +33,7 @@ struct Table {
 }
 
 #[derive(Serialize)]
-struct Written {
+struct ClassFile {
     class: Vec<WrittenClass>,
 }
 
@@ -77,7 +77,7 @@ impl Classes {
     /// The text of the file.
     pub fn to_toml(&self) -> String {
         let class = self.iter().map(WrittenClass::of).collect();
-        toml::to_string(&Written { class }).expect("classes are plain data")
+        toml::to_string(&ClassFile { class }).expect("classes are plain data")
     }
 }
 
@@ -105,13 +105,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn place(&self) -> Place {
+    fn place(&self) -> FilePosition {
         self.place_of(self.start)
     }
 
-    fn place_of(&self, offset: usize) -> Place {
+    fn place_of(&self, offset: usize) -> FilePosition {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        Place { line: 1 + before.iter().filter(|byte| **byte == b'\n').count() }
+        FilePosition { line: 1 + before.iter().filter(|byte| **byte == b'\n').count() }
     }
 
     fn class(&self, table: Table) -> Result<Class, ClassError> {

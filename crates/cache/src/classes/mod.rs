@@ -22,11 +22,11 @@ mod tests;
 
 pub use condition::{Condition, Facts, KERNEL_CONDITIONS};
 pub use csv::{CSV_HEADER, UnknowableRule, Unknown, is_csv};
-pub use error::{ClassError, ConditionError, Place};
+pub use error::{ClassError, ConditionError, FilePosition};
 pub use one_rule::OneRule;
 pub use rule::Rule;
 
-use rule::Verdict;
+use rule::RuleOutcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -235,7 +235,7 @@ impl Classes {
         let mut found = ClassId::UNCLASSIFIED;
         for class in &self.classes {
             let Some(rule) = &class.rule else { continue };
-            let Verdict { holds, is_done } = rule.judge(facts, found);
+            let RuleOutcome { holds, is_done } = rule.judge(facts, found);
             if holds {
                 found = class.id;
             }

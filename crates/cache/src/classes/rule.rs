@@ -17,7 +17,7 @@ enum Join {
 
 /// What a rule says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct RuleOutcome {
     pub holds: bool,
     /// No later rule is tried.
     pub is_done: bool,
@@ -85,7 +85,7 @@ impl Rule {
 
     /// A term joined by `&` to what does not hold ends the rule, whatever comes after it; `done`
     /// ends the whole list. So evaluates Open CAS.
-    pub(super) fn judge(&self, facts: &Facts, found: ClassId) -> Verdict {
+    pub(super) fn judge(&self, facts: &Facts, found: ClassId) -> RuleOutcome {
         let mut holds = false;
         for (join, condition) in &self.terms {
             if *join == Join::And && !holds {
@@ -93,10 +93,10 @@ impl Rule {
             }
             holds = condition.holds(facts, found) || *join == Join::Or && holds;
             if *condition == Condition::Done {
-                return Verdict { holds: true, is_done: true };
+                return RuleOutcome { holds: true, is_done: true };
             }
         }
-        Verdict { holds, is_done: false }
+        RuleOutcome { holds, is_done: false }
     }
 }
 

@@ -18,7 +18,7 @@ const FLUSH_ONE_IN: u32 = 8;
 
 /// Neighbouring blocks that are contiguous in the log, that the core has, and where in the log they
 /// were then: in a segment that began with record `first`.
-struct Written {
+struct WrittenRun {
     block: CoreBlock,
     slot: SlotIndex,
     count: u16,
@@ -27,9 +27,9 @@ struct Written {
     first: Sequence,
 }
 
-const _: () = assert!(size_of::<Written>() == 24);
+const _: () = assert!(size_of::<WrittenRun>() == 24);
 
-impl Written {
+impl WrittenRun {
     /// Takes in another row that follows this one; `false`, and nothing has happened, where that
     /// is one of its own.
     fn takes(&mut self, next: &Self) -> bool {
@@ -55,9 +55,9 @@ impl Written {
 #[derive(Default)]
 pub(crate) struct Unflushed {
     /// What the next flush will cover.
-    rows: Vec<Written>,
+    rows: Vec<WrittenRun>,
     /// By flush in flight, what it covers. Where one fails, all of it is suspect.
-    covered: BTreeMap<u64, Vec<Written>>,
+    covered: BTreeMap<u64, Vec<WrittenRun>>,
     begun: u64,
     /// The newest that has succeeded.
     flushed: u64,
@@ -71,7 +71,7 @@ impl Unflushed {
 
     pub fn memory_bytes(&self) -> u64 {
         let rows = self.covered.values().fold(self.rows.len(), |sum, rows| sum + rows.len());
-        (rows * size_of::<Written>()) as u64
+        (rows * size_of::<WrittenRun>()) as u64
     }
 
     /// Flushes that have begun.
@@ -84,7 +84,7 @@ impl Unflushed {
         self.flushed
     }
 
-    fn note(&mut self, row: Written) {
+    fn note(&mut self, row: WrittenRun) {
         if !self.rows.last_mut().is_some_and(|last| last.takes(&row)) {
             self.rows.push(row);
         }
@@ -100,7 +100,7 @@ impl Unflushed {
         self.begun
     }
 
-    fn end_flush(&mut self, flush: u64) -> Vec<Written> {
+    fn end_flush(&mut self, flush: u64) -> Vec<WrittenRun> {
         self.flushed = self.flushed.max(flush);
         self.covered.remove(&flush).unwrap_or_default()
     }
@@ -122,7 +122,7 @@ impl Unflushed {
         }
     }
 
-    fn take_all(&mut self) -> impl Iterator<Item = Written> + use<> {
+    fn take_all(&mut self) -> impl Iterator<Item = WrittenRun> + use<> {
         let covered = std::mem::take(&mut self.covered);
         covered.into_values().flatten().chain(std::mem::take(&mut self.rows))
     }
@@ -167,17 +167,17 @@ impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
         let first = log.first_at(slot);
-        self.remember_row(Written { block, slot, count: 1, is_through: false, first });
+        self.remember_row(WrittenRun { block, slot, count: 1, is_through: false, first });
     }
 
     /// The same of blocks that were written through, and lie in a row in the log, of one record.
     pub(crate) fn remember_through(&self, log: &Log, run: BlockRun, slot: SlotIndex) {
         let count = u16::try_from(run.count).expect("a record has fewer blocks");
         let first = log.first_at(slot);
-        self.remember_row(Written { block: run.first, slot, count, is_through: true, first });
+        self.remember_row(WrittenRun { block: run.first, slot, count, is_through: true, first });
     }
 
-    fn remember_row(&self, row: Written) {
+    fn remember_row(&self, row: WrittenRun) {
         self.written.borrow_mut().note(row);
     }
 
@@ -384,15 +384,15 @@ impl Engine {
     }
 
     /// Only a later flush covers what of a row is still there.
-    fn remember_again(&self, log: &Log, row: &Written) {
-        let Written { is_through, first, .. } = *row;
+    fn remember_again(&self, log: &Log, row: &WrittenRun) {
+        let WrittenRun { is_through, first, .. } = *row;
         still_written(log, row).for_each(|(block, slot)| {
-            self.remember_row(Written { block, slot, count: 1, is_through, first });
+            self.remember_row(WrittenRun { block, slot, count: 1, is_through, first });
         });
     }
 
     /// What of a row is still there will be clean in a moment, and is perhaps in the way.
-    fn note_thinnable(&self, log: &Log, row: &Written) {
+    fn note_thinnable(&self, log: &Log, row: &WrittenRun) {
         still_written(log, row)
             .for_each(|(block, slot)| self.thinning.note_clean(log, block, slot, row.first));
     }
@@ -494,8 +494,8 @@ impl Engine {
 }
 
 /// What of a row is still there is clean.
-fn make_clean(log: &mut Log, row: &Written) {
-    let Written { block, slot, count, first, .. } = *row;
+fn make_clean(log: &mut Log, row: &WrittenRun) {
+    let WrittenRun { block, slot, count, first, .. } = *row;
     if log.first_at(slot) == first {
         let places = slot.0..slot.0 + u32::from(count);
         log.map.move_on(block, places, State::Written, State::Clean);
@@ -515,7 +515,7 @@ fn make_dirty(log: &mut Log, slot: SlotIndex) {
     log.give_back(&version);
 }
 
-fn still_written(log: &Log, row: &Written) -> impl Iterator<Item = (CoreBlock, SlotIndex)> {
+fn still_written(log: &Log, row: &WrittenRun) -> impl Iterator<Item = (CoreBlock, SlotIndex)> {
     let first = row.first;
     row.blocks().filter(move |&(block, slot)| is_still_written(log, block, slot, first))
 }
@@ -548,7 +548,7 @@ mod tests {
                 log.map.set_state(slot, State::Written);
                 // What lay there before.
                 let (block, first) = (CoreBlock(0), Sequence(0));
-                it.remember_row(Written { block, slot, count: 1, is_through: false, first });
+                it.remember_row(WrittenRun { block, slot, count: 1, is_through: false, first });
             }),
             ("a flush ends that has begun", |it| _ = it.written.borrow_mut().end_flush(1)),
             ("a flush covers what has begun", |it| {

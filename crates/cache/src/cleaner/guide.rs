@@ -2,7 +2,7 @@
 
 use super::batches::Batch;
 use crate::cleaning::pace::{self, Duties, Pace};
-use crate::cleaning::{self, Choice, CleaningPolicy, Load};
+use crate::cleaning::{self, Choice, CleaningLoad, CleaningPolicy};
 use crate::engine::Engine;
 use crate::line_map::{State, Version};
 use crate::log::Log;
@@ -104,8 +104,8 @@ impl Engine {
         }
     }
 
-    fn load(&self, log: &Log) -> Load {
-        Load {
+    fn load(&self, log: &Log) -> CleaningLoad {
+        CleaningLoad {
             now: self.runtime.now(),
             dirty: log.dirty_pressure(),
             dirty_max: log.dirty_max(),

@@ -8,7 +8,7 @@
 //! same.
 
 use super::config::AcpConfig;
-use super::policy::{Choice, DirtyData, Load, Policy, Speed};
+use super::policy::{Choice, CleaningLoad, DirtyData, Policy, Speed};
 use super::rounds::{Rounds, round};
 use crate::types::{BlockRun, CoreBlock};
 use std::time::Duration;
@@ -62,11 +62,11 @@ impl Acp {
 }
 
 impl Policy for Acp {
-    fn speed(&mut self, load: &Load) -> Speed {
+    fn speed(&mut self, load: &CleaningLoad) -> Speed {
         self.rounds.speed(load, self.pause())
     }
 
-    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice {
+    fn choose(&mut self, load: &CleaningLoad, dirty_data: &mut dyn DirtyData) -> Choice {
         if !self.rounds.may_begin(load) || !self.rounds.is_due(load) {
             return Choice::Nothing;
         }

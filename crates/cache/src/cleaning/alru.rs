@@ -16,7 +16,7 @@
 //! (reclaim runs once round the log, and copies only what has stayed dirty for all that time).
 
 use super::config::AlruConfig;
-use super::policy::{Age, Choice, DirtyData, Load, Policy, Speed, Walk};
+use super::policy::{Age, Choice, CleaningLoad, DirtyData, Policy, Speed, Walk};
 use super::rounds::{Rounds, round};
 use headpond_block::Instant;
 use std::collections::VecDeque;
@@ -69,7 +69,7 @@ impl Alru {
     }
 
     /// Notes what has to be known later.
-    fn look(&mut self, load: &Load) {
+    fn look(&mut self, load: &CleaningLoad) {
         let is_due = |(at, head): &(Instant, Age)| *at + GRAIN <= load.now && *head != load.head;
         if self.marks.back().is_none_or(is_due) {
             self.marks.push_back((load.now, load.head));
@@ -80,7 +80,7 @@ impl Alru {
         self.look_at_ratio(load);
     }
 
-    fn look_at_ratio(&mut self, load: &Load) {
+    fn look_at_ratio(&mut self, load: &CleaningLoad) {
         let percent = u64::from(self.config.dirty_ratio_threshold_percent);
         let inertia = u64::from(self.config.dirty_ratio_inertia_mib) * BLOCKS_PER_MIB;
         let begins_at = load.dirty_max * percent / 100;
@@ -92,14 +92,14 @@ impl Alru {
             };
     }
 
-    fn is_active(&self, load: &Load) -> bool {
+    fn is_active(&self, load: &CleaningLoad) -> bool {
         let threshold = self.activity_threshold();
         let is_recent = |(_, since): (u64, Instant)| load.now < since + threshold;
         !self.is_over_threshold && self.seen.is_some_and(is_recent)
     }
 
     /// Everything before this place is stale.
-    fn stale_until(&mut self, load: &Load) -> Age {
+    fn stale_until(&mut self, load: &CleaningLoad) -> Age {
         if self.is_over_threshold {
             return load.head;
         }
@@ -114,7 +114,7 @@ impl Alru {
 }
 
 impl Policy for Alru {
-    fn speed(&mut self, load: &Load) -> Speed {
+    fn speed(&mut self, load: &CleaningLoad) -> Speed {
         self.look(load);
         // After a round that cleaned something comes the next.
         let mut speed = self.rounds.speed(load, Duration::ZERO);
@@ -128,7 +128,7 @@ impl Policy for Alru {
         speed
     }
 
-    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice {
+    fn choose(&mut self, load: &CleaningLoad, dirty_data: &mut dyn DirtyData) -> Choice {
         let may_begin = self.rounds.may_begin(load) && self.rounds.is_due(load);
         if !may_begin || self.is_active(load) {
             return Choice::Nothing;
@@ -163,8 +163,12 @@ mod tests {
         assert_eq!(config.dirty_ratio_inertia_mib, 128, "the field's default");
         let mut alru = Alru::new(config);
         let mut is_idle = |dirty| {
-            let load =
-                Load { is_busy: true, dirty, dirty_max: 100_000, ..Load::quiet(Instant::START) };
+            let load = CleaningLoad {
+                is_busy: true,
+                dirty,
+                dirty_max: 100_000,
+                ..CleaningLoad::quiet(Instant::START)
+            };
             alru.look(&load);
             !alru.is_active(&load)
         };

@@ -34,7 +34,7 @@ pub use config::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, ParameterError, StripeConfig,
 };
 pub(crate) use depth::Depth;
-pub(crate) use policy::{Age, Choice, Chunk, DirtyData, Load, Policy, Walk};
+pub(crate) use policy::{Age, Choice, Chunk, CleaningLoad, DirtyData, Policy, Walk};
 pub use presets::{CleaningPreset, UnknownPreset};
 pub(crate) use throttle::Throttle;
 

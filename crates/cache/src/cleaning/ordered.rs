@@ -10,7 +10,7 @@
 //! within them, are original.
 
 use super::config::CleaningConfig;
-use super::policy::{Choice, DirtyData, Load, Policy, Speed};
+use super::policy::{Choice, CleaningLoad, DirtyData, Policy, Speed};
 use super::stripe::Stripe;
 
 pub(crate) struct Ordered(Stripe);
@@ -22,11 +22,11 @@ impl Ordered {
 }
 
 impl Policy for Ordered {
-    fn speed(&mut self, load: &Load) -> Speed {
+    fn speed(&mut self, load: &CleaningLoad) -> Speed {
         self.0.speed(load)
     }
 
-    fn choose(&mut self, _load: &Load, _dirty_data: &mut dyn DirtyData) -> Choice {
+    fn choose(&mut self, _load: &CleaningLoad, _dirty_data: &mut dyn DirtyData) -> Choice {
         Choice::InOrder
     }
 

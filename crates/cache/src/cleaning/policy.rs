@@ -5,7 +5,7 @@ use headpond_block::Instant;
 
 /// The state that a policy decides by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub(crate) struct CleaningLoad {
     pub now: Instant,
     /// Dirty blocks, and how many there may be.
     pub dirty: u64,
@@ -96,10 +96,10 @@ pub(crate) trait DirtyData {
 /// Decides what is cleaned. Time is an input; nothing is awaited.
 pub(crate) trait Policy {
     /// How hard to work now.
-    fn speed(&mut self, load: &Load) -> Speed;
+    fn speed(&mut self, load: &CleaningLoad) -> Speed;
 
     /// What comes next; asked while fewer writes are under way than [`Policy::speed`] allows.
-    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice;
+    fn choose(&mut self, load: &CleaningLoad, dirty_data: &mut dyn DirtyData) -> Choice;
 
     /// Something that was chosen is dirty still, or again.
     fn failed(&mut self) {}
@@ -126,7 +126,7 @@ pub(crate) trait Policy {
 }
 
 #[cfg(test)]
-impl Load {
+impl CleaningLoad {
     /// Half dirty, and nobody there.
     pub fn quiet(now: Instant) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! Cleaning in rounds, as `alru` and `acp` do: some blocks are chosen and written concurrently; the
 //! next round follows after the last of them and the pause.
 
-use super::policy::{Choice, Load, Speed};
+use super::policy::{Choice, CleaningLoad, Speed};
 use crate::types::CoreBlock;
 use headpond_block::Instant;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct Rounds {
 impl Rounds {
     /// The speed of a policy of rounds. A new round may begin when the former has ended and
     /// `pause` is over.
-    pub fn speed(&mut self, load: &Load, pause: Duration) -> Speed {
+    pub fn speed(&mut self, load: &CleaningLoad, pause: Duration) -> Speed {
         if load.in_flight > 0 || load.chosen > 0 {
             self.is_under_way = true;
             return Speed { in_flight_max: u32::MAX, ask_again: None };
@@ -31,17 +31,17 @@ impl Rounds {
     }
 
     /// Whether the pause is over.
-    pub fn is_due(&self, load: &Load) -> bool {
+    pub fn is_due(&self, load: &CleaningLoad) -> bool {
         self.next_at.is_none_or(|at| at <= load.now)
     }
 
     /// The pause begins anew: there was nothing to clean.
-    pub fn pause(&mut self, load: &Load, pause: Duration) {
+    pub fn pause(&mut self, load: &CleaningLoad, pause: Duration) {
         self.next_at = Some(load.now + pause);
     }
 
     /// Whether no round is under way.
-    pub fn may_begin(&self, load: &Load) -> bool {
+    pub fn may_begin(&self, load: &CleaningLoad) -> bool {
         load.in_flight == 0 && load.chosen == 0
     }
 }

@@ -14,7 +14,7 @@
 
 use super::config::{CleaningConfig, StripeConfig};
 use super::pi::Controller;
-use super::policy::{Age, Choice, DirtyData, Load, Policy, Speed, Walk};
+use super::policy::{Age, Choice, CleaningLoad, DirtyData, Policy, Speed, Walk};
 use super::rounds::round;
 use headpond_block::Instant;
 use std::time::Duration;
@@ -47,13 +47,13 @@ impl Stripe {
     }
 
     /// When nobody will have asked for anything for long enough.
-    fn idle_at(&mut self, load: &Load) -> Instant {
+    fn idle_at(&mut self, load: &CleaningLoad) -> Instant {
         let changed = self.seen.filter(|(requests, _)| *requests == load.requests && !load.is_busy);
         let (_, since) = *self.seen.insert(changed.unwrap_or((load.requests, load.now)));
         since + Duration::from_millis(u64::from(self.config.idle_after_ms))
     }
 
-    fn paced(&mut self, load: &Load) -> u32 {
+    fn paced(&mut self, load: &CleaningLoad) -> u32 {
         let ratio = |percent: u32| f64::from(percent) / 100.0;
         let (target, high) = (ratio(self.config.target_percent), ratio(self.config.high_percent));
         let now = load.dirty as f64 / load.dirty_max.max(1) as f64;
@@ -63,7 +63,7 @@ impl Stripe {
 }
 
 impl Policy for Stripe {
-    fn speed(&mut self, load: &Load) -> Speed {
+    fn speed(&mut self, load: &CleaningLoad) -> Speed {
         if load.dirty == 0 {
             return Speed::default();
         }
@@ -84,7 +84,7 @@ impl Policy for Stripe {
         Speed { in_flight_max: paced.max(idle), ask_again }
     }
 
-    fn choose(&mut self, load: &Load, dirty_data: &mut dyn DirtyData) -> Choice {
+    fn choose(&mut self, load: &CleaningLoad, dirty_data: &mut dyn DirtyData) -> Choice {
         if load.is_rotational || load.blocks_per_write >= SCATTERED_BELOW {
             return Choice::Sweep;
         }
@@ -115,8 +115,8 @@ mod tests {
         Instant::START + Duration::from_millis(ms)
     }
 
-    fn busy(dirty: u64) -> Load {
-        Load { dirty, is_busy: true, ..Load::quiet(at(0)) }
+    fn busy(dirty: u64) -> CleaningLoad {
+        CleaningLoad { dirty, is_busy: true, ..CleaningLoad::quiet(at(0)) }
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn who_waits_for_room_is_served_at_full_speed() {
         let mut stripe = Stripe::new(&CleaningConfig::default());
-        let load = Load { has_waiters: true, ..busy(10) };
+        let load = CleaningLoad { has_waiters: true, ..busy(10) };
         assert_eq!(stripe.speed(&load).in_flight_max, 1024);
     }
 
@@ -164,10 +164,10 @@ mod tests {
     fn the_oldest_go_first_where_the_order_of_the_addresses_gains_nothing() {
         let mut written = Written((0..1500).rev().map(CoreBlock).collect());
         let head = Age { segment: Sequence(0), slot: 1500 };
-        let flat = Load { is_rotational: false, head, ..busy(800) };
+        let flat = CleaningLoad { is_rotational: false, head, ..busy(800) };
         let mut stripe = Stripe::new(&CleaningConfig::default());
-        let turns = Load { is_rotational: true, ..flat };
-        let long = Load { blocks_per_write: 4.0, ..flat };
+        let turns = CleaningLoad { is_rotational: true, ..flat };
+        let long = CleaningLoad { blocks_per_write: 4.0, ..flat };
         assert_eq!(
             [turns, long].map(|load| stripe.choose(&load, &mut written)),
             [Choice::Sweep, Choice::Sweep]
@@ -184,12 +184,12 @@ mod tests {
     #[test]
     fn everything_is_cleaned_when_nobody_has_come_for_a_while_and_not_before() {
         let mut stripe = Stripe::new(&CleaningConfig::default());
-        let quiet = |ms| Load { dirty: 1, requests: 9, ..Load::quiet(at(ms)) };
+        let quiet = |ms| CleaningLoad { dirty: 1, requests: 9, ..CleaningLoad::quiet(at(ms)) };
         let first = stripe.speed(&quiet(0));
         assert_eq!((first.in_flight_max, first.ask_again), (0, Some(at(5000))));
         assert_eq!(stripe.speed(&quiet(4999)).in_flight_max, 0);
         assert_eq!(stripe.speed(&quiet(5000)).in_flight_max, 256);
-        let came = Load { requests: 10, ..quiet(5100) };
+        let came = CleaningLoad { requests: 10, ..quiet(5100) };
         assert_eq!(stripe.speed(&came), Speed { in_flight_max: 0, ask_again: Some(at(10_100)) });
     }
 }

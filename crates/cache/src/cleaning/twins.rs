@@ -1,7 +1,7 @@
 //! Tests of policies against naive reference models.
 
 use super::config::{AcpConfig, AlruConfig};
-use super::policy::{Age, Choice, Chunk, DirtyData, Load, Policy, Walk};
+use super::policy::{Age, Choice, Chunk, CleaningLoad, DirtyData, Policy, Walk};
 use super::{Chunks, acp::Acp, alru::Alru};
 use crate::types::{BlockRun, CoreBlock, Sequence};
 use headpond_block::Instant;
@@ -42,10 +42,10 @@ impl Fake {
         Age { segment: Sequence(u64::from(segment)), slot }
     }
 
-    fn load(&self, now: Instant, requests: u64) -> Load {
+    fn load(&self, now: Instant, requests: u64) -> CleaningLoad {
         let dirty = self.places.iter().filter(|place| place.1).count() as u64;
         let head = self.age(self.places.len());
-        Load { dirty, requests, head, ..Load::quiet(now) }
+        CleaningLoad { dirty, requests, head, ..CleaningLoad::quiet(now) }
     }
 }
 
@@ -87,7 +87,7 @@ impl DirtyData for Fake {
 }
 
 /// What a policy has cleaned by the time it stops of itself.
-fn until_it_rests(policy: &mut dyn Policy, fake: &mut Fake, load: &Load) -> Vec<u64> {
+fn until_it_rests(policy: &mut dyn Policy, fake: &mut Fake, load: &CleaningLoad) -> Vec<u64> {
     let mut cleaned = Vec::new();
     while policy.speed(load).in_flight_max > 0
         && let Choice::Round(blocks) = policy.choose(load, fake)
@@ -95,7 +95,7 @@ fn until_it_rests(policy: &mut dyn Policy, fake: &mut Fake, load: &Load) -> Vec<
         assert!(blocks.is_sorted());
         fake.clean(&blocks);
         cleaned.extend(blocks.iter().map(|block| block.0));
-        policy.speed(&Load { in_flight: 1, ..*load });
+        policy.speed(&CleaningLoad { in_flight: 1, ..*load });
     }
     cleaned.sort_unstable();
     cleaned
@@ -193,9 +193,9 @@ fn alru_takes_the_oldest_first_in_rounds_and_goes_on_at_once() {
     let Choice::Round(first) = alru.choose(&load, &mut fake) else { panic!("a round") };
     assert_eq!(first, [CoreBlock(1), CoreBlock(5), CoreBlock(9)]);
     // While it is under way, no other.
-    assert_eq!(alru.choose(&Load { in_flight: 3, ..load }, &mut fake), Choice::Nothing);
+    assert_eq!(alru.choose(&CleaningLoad { in_flight: 3, ..load }, &mut fake), Choice::Nothing);
     fake.clean(&first);
-    alru.speed(&Load { in_flight: 1, ..load });
+    alru.speed(&CleaningLoad { in_flight: 1, ..load });
     assert!(alru.speed(&load).in_flight_max > 0, "the next follows at once");
     let second = alru.choose(&load, &mut fake);
     assert_eq!(second, Choice::Round(vec![CoreBlock(2), CoreBlock(7)]));
@@ -209,12 +209,12 @@ fn acp_goes_through_the_dirtiest_chunk_in_rounds_and_pauses_between() {
     fake.write(3);
     (0..3000).for_each(|block| fake.write(chunk + block * 2));
     let at = |ms| Instant::START + Duration::from_millis(ms);
-    let load = |ms| Load { dirty: 3001, ..Load::quiet(at(ms)) };
+    let load = |ms| CleaningLoad { dirty: 3001, ..CleaningLoad::quiet(at(ms)) };
     let first = acp.choose(&load(0), &mut fake);
     let blocks =
         |from: u64| Choice::Round((from..from + 4).map(|it| CoreBlock(chunk + it * 2)).collect());
     assert_eq!(first, blocks(0));
-    acp.speed(&Load { in_flight: 4, ..load(1) });
+    acp.speed(&CleaningLoad { in_flight: 4, ..load(1) });
     let speed = acp.speed(&load(2));
     assert_eq!((speed.in_flight_max, speed.ask_again), (0, Some(at(12))));
     assert!(acp.speed(&load(12)).in_flight_max > 0);

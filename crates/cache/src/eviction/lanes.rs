@@ -29,22 +29,22 @@ pub struct Lanes {
 
 /// A place: chunk, and entry within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct ChunkPosition {
     chunk: u32,
     entry: u32,
 }
 
 /// One queue.
 pub struct Lane {
-    front: Place,
+    front: ChunkPosition,
     /// Behind the last entry.
-    back: Place,
+    back: ChunkPosition,
     len: u64,
 }
 
 impl Lane {
     pub fn new() -> Self {
-        let nowhere = Place { chunk: NONE, entry: 0 };
+        let nowhere = ChunkPosition { chunk: NONE, entry: 0 };
         Self { front: nowhere, back: nowhere, len: 0 }
     }
 
@@ -106,10 +106,10 @@ impl Lanes {
         assert!(chunk != NONE, "chunks for as many entries as there may be");
         self.free = std::mem::replace(&mut self.next[chunk as usize], NONE);
         match lane.back.chunk {
-            NONE => lane.front = Place { chunk, entry: 0 },
+            NONE => lane.front = ChunkPosition { chunk, entry: 0 },
             last => self.next[last as usize] = chunk,
         }
-        lane.back = Place { chunk, entry: 0 };
+        lane.back = ChunkPosition { chunk, entry: 0 };
     }
 
     pub fn pop(&mut self, lane: &mut Lane) -> Option<CoreLine> {
@@ -122,7 +122,7 @@ impl Lanes {
             self.free = chunk;
             match next {
                 NONE => *lane = Lane::new(),
-                next => lane.front = Place { chunk: next, entry: 0 },
+                next => lane.front = ChunkPosition { chunk: next, entry: 0 },
             }
         }
         Some(line)
@@ -133,7 +133,7 @@ impl Lanes {
     pub fn ahead(&self, lane: &Lane, others: u32) -> Option<CoreLine> {
         let entry = lane.front.entry + others;
         let is_there = u64::from(others) < lane.len && entry < self.chunk_entries;
-        is_there.then(|| self.entry(Place { entry, ..lane.front }))
+        is_there.then(|| self.entry(ChunkPosition { entry, ..lane.front }))
     }
 
     /// What is in a queue, first to last.
@@ -144,7 +144,7 @@ impl Lanes {
         let mut place = lane.front;
         let mut step = |_| {
             if place.entry == self.chunk_entries {
-                place = Place { chunk: self.next[place.chunk as usize], entry: 0 };
+                place = ChunkPosition { chunk: self.next[place.chunk as usize], entry: 0 };
             }
             assert!(place.chunk != NONE, "a queue ends before its end");
             let line = self.entry(place);
@@ -177,7 +177,7 @@ impl Lanes {
     }
 
     #[inline]
-    fn entry(&self, place: Place) -> CoreLine {
+    fn entry(&self, place: ChunkPosition) -> CoreLine {
         let (at, shift) = self.offset(place);
         let word: [u8; WORD_BYTES] = self.bytes[at..at + WORD_BYTES].try_into().expect("a word");
         CoreLine(u64::from_le_bytes(word) >> shift & self.mask())
@@ -185,7 +185,7 @@ impl Lanes {
 
     /// Nothing but the entry itself changes.
     #[inline]
-    fn set_entry(&mut self, place: Place, line: CoreLine) {
+    fn set_entry(&mut self, place: ChunkPosition, line: CoreLine) {
         let ((at, shift), mask) = (self.offset(place), self.mask());
         assert!(line.0 & !mask == 0, "a line of the core");
         let word: &mut [u8; WORD_BYTES] =
@@ -202,7 +202,7 @@ impl Lanes {
 
     /// The byte in which an entry begins, and the bit in that.
     #[inline]
-    fn offset(&self, place: Place) -> (usize, u32) {
+    fn offset(&self, place: ChunkPosition) -> (usize, u32) {
         let entry = u64::from(place.chunk) * u64::from(self.chunk_entries) + u64::from(place.entry);
         let bit = entry * u64::from(self.bits);
         ((bit / u64::from(u8::BITS)) as usize, (bit % u64::from(u8::BITS)) as u32)

@@ -59,7 +59,7 @@ struct Link {
 
 /// An extent, and its word as it is.
 #[derive(Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct SeenExtent {
     pub at: u32,
     word: u64,
 }
@@ -209,7 +209,7 @@ impl Extents {
     /// The extents in the bucket of a block's line, newest first, where there may be one of that
     /// line.
     #[inline(always)]
-    pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = Seen> + '_ {
+    pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = SeenExtent> + '_ {
         let mut next = self.first(block);
         std::iter::from_fn(move || {
             let at = next;
@@ -218,13 +218,13 @@ impl Extents {
             }
             let word;
             (word, next) = self.extents.both(at);
-            Some(Seen { at, word })
+            Some(SeenExtent { at, word })
         })
     }
 
     /// Place and unit of a block, where an extent covers it.
     #[inline]
-    pub fn place_of(&self, Seen { at, word }: Seen, block: u64) -> Option<(u32, u8)> {
+    pub fn place_of(&self, SeenExtent { at, word }: SeenExtent, block: u64) -> Option<(u32, u8)> {
         let index = block.wrapping_sub(word >> self.block_shift);
         if index >= u64::from(self.len_in(word)) {
             return None;
@@ -320,7 +320,7 @@ impl Extents {
 
     /// Whether an extent is the bearer of a line.
     #[inline]
-    pub fn bears(&self, Seen { word, .. }: Seen, line: CoreLine) -> bool {
+    pub fn bears(&self, SeenExtent { word, .. }: SeenExtent, line: CoreLine) -> bool {
         heat_in(word).is_resident() && self.line_of(word >> self.block_shift) == line
     }
 
@@ -349,7 +349,7 @@ impl Extents {
     /// The extents of a line, newest first.
     #[inline]
     pub fn of_line(&self, line: CoreLine) -> impl Iterator<Item = u32> + '_ {
-        let is_of_it = move |seen: &Seen| self.line_of(seen.word >> self.block_shift) == line;
+        let is_of_it = move |seen: &SeenExtent| self.line_of(seen.word >> self.block_shift) == line;
         self.bucket_of(line.0 << self.shift).filter(is_of_it).map(|seen| seen.at)
     }
 

@@ -29,7 +29,7 @@ pub struct Bearer(u32);
 
 /// What a reader finds of a block: a version, but for its checksum, which lies elsewhere.
 #[derive(Clone, Copy)]
-pub struct Found {
+pub struct FoundVersion {
     pub block: CoreBlock,
     pub slot: SlotIndex,
     pub unit: u8,
@@ -39,7 +39,7 @@ pub struct Found {
     pub bearer: Option<Bearer>,
 }
 
-impl Found {
+impl FoundVersion {
     #[inline]
     fn new(block: CoreBlock, (place, unit, tag): (u32, u8, Tag), bearer: Option<u32>) -> Self {
         let (slot, bearer) = (SlotIndex(place), bearer.map(Bearer));
@@ -142,11 +142,11 @@ impl LineMap {
 
     /// What [`LineMap::published`] and [`LineMap::bearer_at`] say, by one walk.
     #[inline]
-    pub fn found(&self, block: CoreBlock) -> Option<Found> {
+    pub fn found(&self, block: CoreBlock) -> Option<FoundVersion> {
         if self.extents.is_by_block() {
             let place = self.find_place(block, Tag::is_published)?;
             let bearer = self.extents.heat(place.0).is_resident().then_some(place.0);
-            return Some(Found::new(block, place, bearer));
+            return Some(FoundVersion::new(block, place, bearer));
         }
         let line = self.line_of(block);
         let (mut place, mut bearer) = (None, None);
@@ -161,10 +161,10 @@ impl LineMap {
                 break;
             }
         }
-        place.map(|place| Found::new(block, place, bearer))
+        place.map(|place| FoundVersion::new(block, place, bearer))
     }
 
-    pub fn version_of(&self, found: &Found) -> Version {
+    pub fn version_of(&self, found: &FoundVersion) -> Version {
         self.version_at(found.block, found.slot.0, found.unit, self.extents.tag(found.slot.0))
     }
 

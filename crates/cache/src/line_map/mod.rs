@@ -34,7 +34,7 @@ mod version;
 mod waiting;
 
 pub use class_table::ClassHeld;
-pub use heat::{Asked, Bearer, Found, Heats};
+pub use heat::{Asked, Bearer, FoundVersion, Heats};
 pub use inserting::Insertion;
 pub use span::Scattering;
 pub use version::{Counts, Marks, State, Version};
@@ -43,7 +43,7 @@ use crate::eviction::{Heat, Held};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex};
 use class_table::ClassTable;
 use core_table::CoreTable;
-use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Seen};
+use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, SeenExtent};
 use span::Span;
 use std::ops::Range;
 use version::Tag;
@@ -425,7 +425,7 @@ impl LineMap {
     #[inline(always)]
     fn place_in(
         &self,
-        seen: Seen,
+        seen: SeenExtent,
         block: CoreBlock,
         is_wanted: impl Fn(Tag) -> bool,
     ) -> Option<(u32, u8, Tag)> {

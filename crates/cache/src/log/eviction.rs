@@ -4,7 +4,7 @@ use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, EvictionStats, Group, Heat, Hits, Policy, Shadows, Shares};
 use crate::fit::{can_have, policy_bytes};
-use crate::line_map::{Asked, Bearer, Found, Heats, State, Version};
+use crate::line_map::{Asked, Bearer, FoundVersion, Heats, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use std::ops::Range;
 
@@ -140,7 +140,7 @@ impl Log {
 
     /// A read of this class found this.
     #[inline]
-    pub(crate) fn refer(&mut self, found: &Found, class: ClassId) {
+    pub(crate) fn refer(&mut self, found: &FoundVersion, class: ClassId) {
         self.refer_by(found.slot, found.block, found.bearer, class);
     }
 
@@ -192,7 +192,7 @@ impl Log {
 
     /// The same of blocks that are contiguous.
     #[inline]
-    pub(crate) fn refer_to_row(&mut self, found: &Found, count: u64, class: ClassId) {
+    pub(crate) fn refer_to_row(&mut self, found: &FoundVersion, count: u64, class: ClassId) {
         let first = *found;
         for piece in self.map.lines_of(BlockRun { first: first.block, count }) {
             let slot =

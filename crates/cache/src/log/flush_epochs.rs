@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct FlushEpochs {
     /// Of epochs that have ended and are not at the core, oldest first.
     ends: VecDeque<Age>,
-    kept: BTreeMap<(Age, CoreBlock), Kept>,
+    kept: BTreeMap<(Age, CoreBlock), KeptVersion>,
     /// The same, by block.
     kept_blocks: BTreeSet<(CoreBlock, Age)>,
     /// The core has everything older for good.
@@ -45,12 +45,12 @@ pub struct FlushEpochs {
     mixtures: u64,
 }
 
-pub(super) struct Kept {
+pub(super) struct KeptVersion {
     version: Version,
     progress: Progress,
 }
 
-impl Kept {
+impl KeptVersion {
     pub fn new(version: Version) -> Self {
         Self { version, progress: Progress::Waiting }
     }
@@ -156,7 +156,7 @@ impl Log {
             let epochs = self.epochs.as_mut().expect("looked at");
             if epochs.is_end_between(from, to) {
                 let version = Version { state: State::Dirty, target: State::Dirty, ..old };
-                epochs.keep(from, Kept::new(version));
+                epochs.keep(from, KeptVersion::new(version));
             }
         }
     }
@@ -359,7 +359,7 @@ impl Log {
     /// of it waits for the core to be flushed.
     pub fn is_passed(&self, segment: SegmentIndex) -> bool {
         let end = Age { segment: self.ring.first_record(segment), slot: u32::MAX };
-        let is_written = |kept: &Kept| kept.progress == Progress::Written;
+        let is_written = |kept: &KeptVersion| kept.progress == Progress::Written;
         let mut slots = self.layout.slots_of(segment);
         self.is_in_core(end)
             && slots.all(|slot| self.map.state(slot) != State::Written)
@@ -376,7 +376,7 @@ impl Log {
     }
 
     /// What is kept in a segment.
-    fn kept_in(&self, segment: SegmentIndex) -> impl Iterator<Item = &Kept> {
+    fn kept_in(&self, segment: SegmentIndex) -> impl Iterator<Item = &KeptVersion> {
         let first = Age { segment: self.ring.first_record(segment), slot: 0 };
         let end = Age { slot: u32::MAX, ..first };
         let inside = (first, CoreBlock(0))..(end, CoreBlock(0));
@@ -418,14 +418,14 @@ impl FlushEpochs {
     }
 
     /// A version of that age is superseded, and for the core all the same.
-    pub(super) fn keep(&mut self, age: Age, kept: Kept) {
+    pub(super) fn keep(&mut self, age: Age, kept: KeptVersion) {
         let block = kept.version.block;
         self.kept.insert((age, block), kept);
         self.kept_blocks.insert((block, age));
     }
 
     /// Keeps `later` alone.
-    fn forget(&mut self, later: BTreeMap<(Age, CoreBlock), Kept>) {
+    fn forget(&mut self, later: BTreeMap<(Age, CoreBlock), KeptVersion>) {
         for (age, block) in std::mem::replace(&mut self.kept, later).into_keys() {
             self.kept_blocks.remove(&(block, age));
         }
@@ -454,7 +454,10 @@ impl FlushEpochs {
         self.ends.get(next).is_some_and(|end| *end <= to)
     }
 
-    fn kept_before(&mut self, end: Age) -> impl Iterator<Item = (&(Age, CoreBlock), &mut Kept)> {
+    fn kept_before(
+        &mut self,
+        end: Age,
+    ) -> impl Iterator<Item = (&(Age, CoreBlock), &mut KeptVersion)> {
         let before = self.kept.range_mut(..(end, CoreBlock(0)));
         before.filter(|(_, kept)| kept.progress == Progress::Waiting)
     }

@@ -14,7 +14,7 @@
 //!
 //! **Not here**: making the mark stable (`cleaner`), replay of the records (`replay`).
 
-use super::flush_epochs::{FlushEpochs, Kept};
+use super::flush_epochs::{FlushEpochs, KeptVersion};
 use super::{Cut, Identity, Log};
 use crate::cleaning::Age;
 use crate::format::checkpoint::{CheckpointKind, CheckpointRun};
@@ -175,7 +175,7 @@ impl Log {
             let to = next.map(|next| self.age_at(next).unwrap_or_default());
             if from >= mark && to.is_none_or(|to| epochs.is_end_between(from, to)) {
                 self.map.set_checksum(version.slot, checksum);
-                epochs.keep(from, Kept::new(version));
+                epochs.keep(from, KeptVersion::new(version));
             }
         }
         // Whoever goes on from here has seen what came back.

@@ -2,7 +2,7 @@
 //!
 //! A read of blocks whose readahead is in flight waits for it instead of reading them again.
 
-use crate::append::{Verdict, Wanted};
+use crate::append::{AppendOutcome, Wanted};
 use crate::classes::ClassId;
 use crate::engine::Engine;
 use crate::fill::FillGuard;
@@ -149,7 +149,7 @@ impl Engine {
                 class,
             };
             Submission::pending(async move {
-                if let Verdict::Written = self.append(wanted).await {
+                if let AppendOutcome::Written = self.append(wanted).await {
                     self.log.borrow_mut().counters.inserted_blocks += count;
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
-use crate::line_map::{Found, State, Version};
+use crate::line_map::{FoundVersion, State, Version};
 use crate::log::{Log, id_of};
 use crate::paths::read::Piece;
 use crate::stats::{CacheRead, Way};
@@ -105,7 +105,7 @@ impl Engine {
 
     /// The version that answers a read of one block, or of a part of it.
     #[inline]
-    fn find_hit(&self, log: &Log, run: BlockRun) -> Option<Found> {
+    fn find_hit(&self, log: &Log, run: BlockRun) -> Option<FoundVersion> {
         if run.count != 1 || log.is_lost_in(run) || log.has_part_in(run) {
             return None;
         }
@@ -116,7 +116,7 @@ impl Engine {
 
     /// The first of versions that are contiguous, of all blocks of a run.
     #[inline]
-    fn find_row(&self, log: &Log, run: BlockRun) -> Option<Found> {
+    fn find_row(&self, log: &Log, run: BlockRun) -> Option<FoundVersion> {
         if run.count == 1 {
             return self.find_hit(log, run);
         }

@@ -1,6 +1,6 @@
 //! Insertion of read misses into the log.
 
-use crate::append::{Verdict, Wanted};
+use crate::append::{AppendOutcome, Wanted};
 use crate::classes::ClassId;
 use crate::engine::Engine;
 use crate::fill::FillGuard;
@@ -77,7 +77,7 @@ impl Engine {
                 if engine.log.borrow().is_scarce() {
                     break;
                 }
-                if let Verdict::Written = engine.append(wanted).await {
+                if let AppendOutcome::Written = engine.append(wanted).await {
                     engine.log.borrow_mut().counters.inserted_blocks += count;
                 }
             }

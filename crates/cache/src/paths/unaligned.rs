@@ -1,7 +1,7 @@
 //! Partial blocks: written alone, with the rest left to completion; or the rest is read, and the
 //! whole block is written.
 
-use crate::append::{Verdict, Wanted};
+use crate::append::{AppendOutcome, Wanted};
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::{Purpose, id_of};
@@ -34,12 +34,12 @@ impl Engine {
             let (buffers, class) = (block.into(), id_of(&request));
             let wanted = Wanted { run, purpose, buffers, is_promise, guard, class };
             match self.append(wanted).await {
-                Verdict::Written => {
+                AppendOutcome::Written => {
                     self.note_written_part(purpose);
                     return Ok(());
                 }
-                Verdict::Spoiled => {}
-                Verdict::TurnedAway => {
+                AppendOutcome::Spoiled => {}
+                AppendOutcome::TurnedAway => {
                     drop((fill, lock));
                     self.runtime.sleep(ROOM_POLL).await;
                 }

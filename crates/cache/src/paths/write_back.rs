@@ -1,6 +1,6 @@
 //! Write-back: acknowledged when it is in the log.
 
-use crate::append::{Verdict, Wanted};
+use crate::append::{AppendOutcome, Wanted};
 use crate::classes::ClassId;
 use crate::config::Mode;
 use crate::engine::Engine;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 pub(crate) type Bypassed = Cell<Option<BypassReason>>;
 
 /// How a write went.
-pub(super) struct Written {
+pub(super) struct WriteOutcome {
     pub bypassed: Option<BypassReason>,
     /// Before.
     pub survey: Survey,
@@ -172,7 +172,7 @@ impl Engine {
             // The cache can take what the core did not.
             (outcome, way) = Box::pin(self.write_uncounted(request, None)).await;
         }
-        let Written { bypassed, survey, is_both } = way;
+        let WriteOutcome { bypassed, survey, is_both } = way;
         let way = match bypassed {
             Some(reason) => {
                 self.count_write_past(request, reason, &outcome);
@@ -215,7 +215,7 @@ impl Engine {
         self: &Rc<Self>,
         request: &Request,
         wanted: Option<BypassReason>,
-    ) -> (Outcome, Written) {
+    ) -> (Outcome, WriteOutcome) {
         let (run, bypassed) = (BlockRun::touching(request.range), Cell::new(None));
         let keeps_order = self.keeps_order();
         let survey = if run.count > self.log.borrow().dirty_max() / 2 && !keeps_order {
@@ -234,7 +234,7 @@ impl Engine {
                     if survey.unsafe_at_core < run.count && self.may_divide(request, survey, run) {
                         let outcome = Box::pin(self.write_divided(request, run)).await;
                         let bypassed = Some(reason);
-                        return (outcome, Written { bypassed, survey, is_both: false });
+                        return (outcome, WriteOutcome { bypassed, survey, is_both: false });
                     }
                 }
                 refusal => bypassed.set(refusal),
@@ -250,7 +250,7 @@ impl Engine {
             None if is_both => self.write_through(request).await,
             None => Box::pin(self.write_back_parts(request, &bypassed)).await,
         };
-        (outcome, Written { bypassed: bypassed.get(), survey, is_both })
+        (outcome, WriteOutcome { bypassed: bypassed.get(), survey, is_both })
     }
 
     /// Whether a write may go to the log and past it, a part to each.
@@ -312,11 +312,11 @@ impl Engine {
         }
         let wanted = Wanted { run, purpose, buffers, is_promise, guard: None, class };
         match self.append(wanted).await {
-            Verdict::Written => {
+            AppendOutcome::Written => {
                 self.note_dirty();
                 return Ok(());
             }
-            Verdict::DirtyLimit | Verdict::Scattered if self.keeps_order() => {
+            AppendOutcome::DirtyLimit | AppendOutcome::Scattered if self.keeps_order() => {
                 return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
             verdict => bypassed.set(Some(verdict.reason())),

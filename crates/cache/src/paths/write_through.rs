@@ -3,7 +3,7 @@
 //! It may overwrite dirty data, which is superseded in the map before the new data is on the core.
 //! So draining waits for those in flight.
 
-use crate::append::{Verdict, Wanted};
+use crate::append::{AppendOutcome, Wanted};
 use crate::engine::{Engine, TombstoneOutcome};
 use crate::fill::FillGuard;
 use crate::line_map::{Marks, State, Version};
@@ -61,7 +61,7 @@ impl Engine {
         let outcome = self.write_core(request.clone()).await;
         let mut all = Ok(());
         for (part, run, attempt, verdict) in records {
-            let is_recorded = matches!(verdict.await, Some(Verdict::Written));
+            let is_recorded = matches!(verdict.await, Some(AppendOutcome::Written));
             let answer = CoreAnswer { outcome: outcome.clone(), failures, attempt };
             all = all.and(self.conclude_through(&part, run, is_recorded, answer).await);
         }
@@ -117,14 +117,14 @@ impl Engine {
         // With a fill to watch over, the log decides first whether the contents are still right.
         let (verdict, outcome) = if fill.is_some() {
             let verdict = Box::pin(self.append(wanted)).await;
-            if matches!(verdict, Verdict::Spoiled) {
+            if matches!(verdict, AppendOutcome::Spoiled) {
                 return Ok(false);
             }
             (verdict, self.write_core(request.clone()).await)
         } else {
             self.write_both_at_once(wanted, request).await
         };
-        let is_recorded = matches!(verdict, Verdict::Written);
+        let is_recorded = matches!(verdict, AppendOutcome::Written);
         let answer = CoreAnswer { outcome, failures, attempt };
         self.conclude_through(request, run, is_recorded, answer).await.map(|()| true)
     }
@@ -151,11 +151,11 @@ impl Engine {
         self: &Rc<Self>,
         wanted: Wanted,
         request: &Request,
-    ) -> (Verdict, Outcome) {
+    ) -> (AppendOutcome, Outcome) {
         let Some(formed) = self.form_alone(&wanted) else {
             let verdict = self.begin_append(wanted);
             let outcome = self.write_core(request.clone()).await;
-            return (verdict.await.unwrap_or(Verdict::Failed), outcome);
+            return (verdict.await.unwrap_or(AppendOutcome::Failed), outcome);
         };
         drop(wanted);
         let record = self.start_alone(formed);
@@ -164,7 +164,7 @@ impl Engine {
             Ok(is_written) => is_written,
             Err(rest) => rest.await,
         };
-        (if is_written { Verdict::Written } else { Verdict::Failed }, outcome)
+        (if is_written { AppendOutcome::Written } else { AppendOutcome::Failed }, outcome)
     }
 
     /// The core has the blocks.
@@ -208,7 +208,7 @@ impl Engine {
             let (purpose, guard) = (Purpose::Refused, Some(fill.fill()));
             let class = id_of(request);
             let wanted = Wanted { run, purpose, buffers, is_promise: false, guard, class };
-            if !matches!(self.append(wanted).await, Verdict::Written) {
+            if !matches!(self.append(wanted).await, AppendOutcome::Written) {
                 self.note_unrecorded(&self.log.borrow(), run.first);
             }
         }

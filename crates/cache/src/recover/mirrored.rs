@@ -24,7 +24,7 @@ pub(super) struct Views {
 }
 
 /// The bytes of them.
-pub(super) struct Seen<'a> {
+pub(super) struct SeenCopies<'a> {
     start: u64,
     of_copies: Vec<(usize, &'a [u8])>,
 }
@@ -47,17 +47,17 @@ impl Views {
         Self { start: range.start(), of_copies: vec![(0, view)] }
     }
 
-    pub fn bytes(&self) -> Seen<'_> {
+    pub fn bytes(&self) -> SeenCopies<'_> {
         let of_copies = self.of_copies.iter().map(|(copy, view)| {
             // SAFETY: every read into them has been answered, and there is no other until they are
             // dropped.
             (*copy, unsafe { view.as_slice() })
         });
-        Seen { start: self.start, of_copies: of_copies.collect() }
+        SeenCopies { start: self.start, of_copies: of_copies.collect() }
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SeenCopies<'a> {
     pub fn views(&self) -> impl Iterator<Item = &'a [u8]> {
         self.of_copies.iter().map(|(_, view)| *view)
     }

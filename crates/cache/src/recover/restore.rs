@@ -8,7 +8,7 @@
 //! - Invalid data from the device is refused, never asserted.
 
 use super::ahead::CheckpointReader;
-use super::{Found, Source};
+use super::{LogEnd, Source};
 use crate::checksum::Running;
 use crate::error::OpenError;
 use crate::eviction::{ClassKey, Heat};
@@ -116,21 +116,21 @@ struct Known {
 }
 
 /// Takes blocks of one line that are contiguous.
-type Place<'a> = dyn FnMut(&Insertion, &Known) + 'a;
+type PlaceBlocks<'a> = dyn FnMut(&Insertion, &Known) + 'a;
 
 impl Weave<'_> {
     fn add_run(
         &mut self,
         run: &CheckpointRun,
         checksums: &[u32],
-        place: &mut Place,
+        place: &mut PlaceBlocks,
     ) -> Result<(), FormatError> {
         self.add_lives(run.position, place)?;
         self.put(run, checksums, place)
     }
 
     /// The single blocks in front of a position.
-    fn add_lives(&mut self, end: Position, place: &mut Place) -> Result<(), FormatError> {
+    fn add_lives(&mut self, end: Position, place: &mut PlaceBlocks) -> Result<(), FormatError> {
         while let Some((live, rest)) = self.lives.split_first()
             && live.position < end
         {
@@ -149,7 +149,7 @@ impl Weave<'_> {
         &mut self,
         run: &CheckpointRun,
         checksums: &[u32],
-        place: &mut Place,
+        place: &mut PlaceBlocks,
     ) -> Result<(), FormatError> {
         let layout = &self.source.layout;
         let each = layout.units_per_block();
@@ -236,9 +236,9 @@ impl Source<'_> {
         Ok(log)
     }
 
-    pub(super) fn empty_log(&self, found: &Found, epoch: Epoch, contents: &Contents) -> Log {
+    pub(super) fn empty_log(&self, found: &LogEnd, epoch: Epoch, contents: &Contents) -> Log {
         let layout = self.layout.clone();
-        let Found { tail_segment, head_segment, head, .. } = *found;
+        let LogEnd { tail_segment, head_segment, head, .. } = *found;
         let ring = Ring::new(&layout, &found.segments, tail_segment, head_segment, head);
         let identity = Identity {
             cache: self.cache,
@@ -257,7 +257,7 @@ impl Source<'_> {
         &self,
         old: &SliceHeader,
         contents: &mut Contents,
-        place: &mut Place<'_>,
+        place: &mut PlaceBlocks<'_>,
     ) -> Result<(Vec<Sequence>, u32), OpenError> {
         let has_order = contents.has_order();
         let Contents { lives, replayed, lost, told, .. } = contents;
@@ -297,7 +297,7 @@ impl Source<'_> {
         replayed: &mut Replayed,
         mut told: Option<&mut Told>,
         (table, run, checksums): (&[Sequence], &CheckpointRun, &[u32]),
-        place: &mut Place,
+        place: &mut PlaceBlocks,
     ) -> Result<(), FormatError> {
         let blocks = BlockRun { first: run.first, count: u64::from(run.count) };
         if run.kind == CheckpointKind::Clean {

@@ -1,7 +1,7 @@
 //! `headpond core`: further cores of a volume that is being served, behind the same cache.
 
 use crate::args::ArrayArgs;
-use crate::commands::striping::{self, Found};
+use crate::commands::striping::{self, ChosenStriping};
 use crate::commands::{contents, create::specs, waiting};
 use crate::device::{Consent, DeviceSpec, claims};
 use crate::telling::print_json;
@@ -66,7 +66,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             let consent = if args.force { Consent::Forced } else { Consent::Careful };
             let claims = claims::check(places, &members, &args.volume, consent)?;
             let declustered = args.array.declustered();
-            let Found { striping, notes } = striping::find_on(&args.array, &members)?;
+            let ChosenStriping { striping, notes } = striping::find_on(&args.array, &members)?;
             let groups = args.array.groups(members.len());
             let ArrayArgs { raid, strip, no_intent, integrity, .. } = args.array;
             let body = AddCoreBody {

@@ -16,7 +16,7 @@ use std::rc::Rc;
 const TOLD_SHARE: f64 = 1.01;
 
 /// The requested striping with its weights, and a note about it.
-pub struct Found {
+pub struct ChosenStriping {
     pub striping: Striping,
     pub notes: Vec<String>,
 }
@@ -43,11 +43,11 @@ pub async fn find(
     args: &ArrayArgs,
     members: &[Rc<dyn BlockDevice>],
     runtime: &Runtime,
-) -> Result<Found> {
+) -> Result<ChosenStriping> {
     let is_plain = is_plain(args);
     let strip_bytes = u32::try_from(args.strip.bytes()).unwrap_or(u32::MAX);
     if args.raid != Level::Raid0 || members.len() < 2 || strip_bytes == 0 {
-        return Ok(Found { striping: Striping::Plain, notes: Vec::new() });
+        return Ok(ChosenStriping { striping: Striping::Plain, notes: Vec::new() });
     }
     let mut known = Vec::new();
     for member in members {
@@ -76,17 +76,19 @@ pub async fn find(
         }
         let by_hand = outlook("set manually", weights.clone(), &known, strip_bytes);
         let notes = vec![told(&by_hand, &all[0])];
-        return Ok(Found { striping: Striping::Weighted(weights), notes });
+        return Ok(ChosenStriping { striping: Striping::Weighted(weights), notes });
     }
     Ok(match args.striping {
-        StripingWord::Plain => Found { striping: Striping::Plain, notes: lost_by_plain(&all) },
+        StripingWord::Plain => {
+            ChosenStriping { striping: Striping::Plain, notes: lost_by_plain(&all) }
+        }
         StripingWord::Capacity => {
-            Found { striping: Striping::Capacity, notes: vec![told(&all[1], &all[0])] }
+            ChosenStriping { striping: Striping::Capacity, notes: vec![told(&all[1], &all[0])] }
         }
         StripingWord::Speed => {
             let mut notes: Vec<String> = known.iter().filter_map(told_speed).collect();
             notes.push(told(&all[2], &all[0]));
-            Found { striping: Striping::Weighted(all[2].weights.clone()), notes }
+            ChosenStriping { striping: Striping::Weighted(all[2].weights.clone()), notes }
         }
     })
 }
@@ -95,10 +97,10 @@ pub async fn find(
 ///
 /// # Errors
 /// As those of [`find`], and where one cannot be opened.
-pub fn find_on(args: &ArrayArgs, members: &[DeviceSpec]) -> Result<Found> {
+pub fn find_on(args: &ArrayArgs, members: &[DeviceSpec]) -> Result<ChosenStriping> {
     check(args)?;
     if args.raid != Level::Raid0 {
-        return Ok(Found { striping: Striping::Plain, notes: Vec::new() });
+        return Ok(ChosenStriping { striping: Striping::Plain, notes: Vec::new() });
     }
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {

@@ -1,7 +1,7 @@
 //! The acts of the demo, in order.
 
 use super::burst::{burst, offline_cleaning, sustained};
-use super::load::{Fio, Limit, Load, Measured, OwnLoad, Target, WORKLOADS, Workload};
+use super::load::{Fio, Limit, LoadMaker, Measured, OwnLoad, Target, WORKLOADS, Workload};
 use super::machine::{DRIVE, DRIVES, GROUPS, Machine};
 use super::outcome::{DemoOutcome, Row};
 use super::progress::Progress;
@@ -37,7 +37,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn play(args: &DemoArgs, folder: &Path, load: &dyn Load) -> Result<DemoOutcome> {
+fn play(args: &DemoArgs, folder: &Path, load: &dyn LoadMaker) -> Result<DemoOutcome> {
     let mut progress = Progress::new(STEPS);
     let what = format!(
         "creating RAID 60 of {DRIVES} x {DRIVE} ({GROUPS} groups of 8+2, strip 64K), cache ram:{}",
@@ -78,7 +78,7 @@ fn play(args: &DemoArgs, folder: &Path, load: &dyn Load) -> Result<DemoOutcome> 
 
 fn first_half(
     machine: &Machine,
-    load: &dyn Load,
+    load: &dyn LoadMaker,
     target: &Target,
     args: &DemoArgs,
     progress: &mut Progress,
@@ -97,7 +97,7 @@ fn first_half(
 
 fn second_half(
     machine: &Machine,
-    load: &dyn Load,
+    load: &dyn LoadMaker,
     target: &Target,
     args: &DemoArgs,
     before: &[Measured],
@@ -142,7 +142,7 @@ fn find(machine: &Machine, recording: &Path) -> Result<Findings> {
     advise_for(recording, &machine.description()?, &machine.status()?)
 }
 
-fn pick_load(args: &DemoArgs) -> Box<dyn Load> {
+fn pick_load(args: &DemoArgs) -> Box<dyn LoadMaker> {
     if args.own_load {
         return Box::new(OwnLoad);
     }

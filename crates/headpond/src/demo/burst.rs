@@ -1,6 +1,6 @@
 //! The second half of a row: the burst, and the long run with a full cache.
 
-use super::load::{Limit, Load, Measured, Pattern, Target, Workload};
+use super::load::{Limit, LoadMaker, Measured, Pattern, Target, Workload};
 use super::machine::Machine;
 use anyhow::{Context, Result};
 use headpond_volume::CacheStatus;
@@ -18,7 +18,7 @@ const FILL_SECONDS_MAX: u64 = 45;
 /// As of the load generator or the daemon.
 pub fn burst(
     machine: &Machine,
-    load: &dyn Load,
+    load: &dyn LoadMaker,
     workload: &Workload,
     target: &Target,
 ) -> Result<Measured> {
@@ -35,7 +35,7 @@ pub fn burst(
 /// As [`burst`].
 pub fn sustained(
     machine: &Machine,
-    load: &dyn Load,
+    load: &dyn LoadMaker,
     workload: &Workload,
     target: &Target,
     time: Duration,
@@ -55,7 +55,7 @@ pub fn sustained(
 /// As [`burst`].
 pub fn offline_cleaning(
     machine: &Machine,
-    load: &dyn Load,
+    load: &dyn LoadMaker,
     workload: &Workload,
     target: &Target,
 ) -> Result<f64> {
@@ -67,7 +67,12 @@ pub fn offline_cleaning(
 }
 
 /// Fills without cleaning, so that the cache is full regardless of the array.
-fn fill(machine: &Machine, load: &dyn Load, workload: &Workload, target: &Target) -> Result<()> {
+fn fill(
+    machine: &Machine,
+    load: &dyn LoadMaker,
+    workload: &Workload,
+    target: &Target,
+) -> Result<()> {
     let cache = machine.status()?.cache.context("the volume has no cache")?;
     let cleaning = cache.settings.cleaning.policy;
     machine.set(&["cleaning=nop".to_owned()])?;

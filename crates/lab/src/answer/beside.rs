@@ -3,7 +3,7 @@
 use super::curves::named;
 use super::{Answer, all_within, compared, distinct, ms};
 use crate::results::{JobFigures, Results};
-use crate::statistics::{Verdict, differ};
+use crate::statistics::{RankComparison, differ};
 use headpond_report::{Comparison, Entry, Scale, Table, Unit, factor, number};
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn sentence(job: &str, mut of: Vec<&Share>) -> Option<String> {
 }
 
 /// What the second of two figures is to the first, the largest.
-fn beside_best(verdict: Option<Verdict>) -> String {
+fn beside_best(verdict: Option<RankComparison>) -> String {
     match verdict {
         Some(it) if it.winner_is_second() == Some(false) => {
             format!("{} of that with", factor(it.ratio))

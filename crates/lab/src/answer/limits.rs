@@ -22,7 +22,7 @@ const FALLEN: f64 = 0.9;
 const RISES: f64 = 0.05;
 
 /// What a cell says of a cache.
-struct Found {
+struct CacheLimits {
     state: State,
     /// 10^6 bytes a second, while there was room.
     fill: Option<f64>,
@@ -75,7 +75,7 @@ pub(super) fn answer(results: &Results) -> Answer {
     answer
 }
 
-fn found(cell: &CellResult) -> Found {
+fn found(cell: &CellResult) -> CacheLimits {
     let bytes = cell.cell.load.bs.bytes() as f64;
     let windows = |rounds: &[StoredRound]| {
         let all = rounds.iter().flat_map(|round| &round.round.windows);
@@ -107,7 +107,7 @@ impl Cleaned {
 }
 
 /// Of windows, each with what was taken in and how dirty it was at its end.
-fn watched(all: &[(f64, f64)], later: &[(f64, f64)], cleaned: &Cleaned) -> Found {
+fn watched(all: &[(f64, f64)], later: &[(f64, f64)], cleaned: &Cleaned) -> CacheLimits {
     let dirtiest = all.iter().map(|window| window.1).fold(0.0, f64::max);
     let top = all.iter().position(|window| window.1 >= TOP * dirtiest).unwrap_or(0);
     // Where it is full in less than a window, that one is what there is.
@@ -120,18 +120,18 @@ fn watched(all: &[(f64, f64)], later: &[(f64, f64)], cleaned: &Cleaned) -> Found
         () => State::KeepsUp,
     };
     let (settled, cleaned) = (Some(settled), Some(cleaned.mb_per_s));
-    Found { state, fill: Some(fill), settled, cleaned, dirtiest }
+    CacheLimits { state, fill: Some(fill), settled, cleaned, dirtiest }
 }
 
 /// There a cache that is full shows as throughput that settles.
-fn from_without(all: &[(f64, f64)]) -> Found {
+fn from_without(all: &[(f64, f64)]) -> CacheLimits {
     let rates: Vec<_> = all.iter().map(|window| window.0).collect();
     let (state, fill, full) = match pattern(&rates) {
         Some(Pattern::Settles { from, to, .. }) if from > to => (State::Full, Some(from), Some(to)),
         _ => (State::Unknown, None, None),
     };
     let dirtiest = all.iter().map(|window| window.1).fold(0.0, f64::max);
-    Found { state, fill, settled: full, cleaned: full, dirtiest }
+    CacheLimits { state, fill, settled: full, cleaned: full, dirtiest }
 }
 
 fn mean(figures: impl Iterator<Item = f64>) -> f64 {
@@ -139,7 +139,7 @@ fn mean(figures: impl Iterator<Item = f64>) -> f64 {
     sum / f64::from(count.max(1))
 }
 
-fn sentence(found: &Found) -> String {
+fn sentence(found: &CacheLimits) -> String {
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |it| format!("{} MB/s", number(it)));
     let (fill, settled) = (rate(found.fill), rate(found.settled));
     let (cleaned, dirtiest) = (rate(found.cleaned), percent(found.dirtiest));

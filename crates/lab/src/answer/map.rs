@@ -3,7 +3,7 @@
 use super::{Answer, actual, distinct, group};
 use crate::plan::Sync;
 use crate::results::{CellResult, Results, Summary};
-use crate::statistics::{Verdict, adjust, differ};
+use crate::statistics::{RankComparison, adjust, differ};
 use headpond_report::{Grid, Tone, factor, percent};
 use headpond_volume::Size;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ struct Gain {
     parallel: String,
     without: f64,
     with: f64,
-    verdict: Verdict,
+    verdict: RankComparison,
 }
 
 pub(super) fn answer(results: &Results, axis: &str, without: &str, with: &str) -> Answer {

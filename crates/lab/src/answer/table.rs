@@ -1,7 +1,7 @@
 //! Requests a second by size and kind of request.
 
 use super::{Answer, distinct};
-use crate::plan::{Load, Sweep};
+use crate::plan::{CellLoad, Sweep};
 use crate::results::{CellResult, Ending, Results};
 use headpond_report::{Grid, Tone, number};
 use serde_json::json;
@@ -78,7 +78,7 @@ fn swept(of: &str, cells: &[&CellResult], sweep: &Sweep) -> String {
     }
 }
 
-fn kind(load: &Load) -> String {
+fn kind(load: &CellLoad) -> String {
     let mix = load.mix.map(|mix| format!(" {mix}/{}", 100 - mix)).unwrap_or_default();
     format!("{}{mix} {}", load.rw, load.sync).replace(" none", "")
 }

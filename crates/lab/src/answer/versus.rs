@@ -4,9 +4,9 @@ mod along;
 
 use super::curves::Curve;
 use super::{Answer, actual, distinct, group, ms};
-use crate::plan::Load;
+use crate::plan::CellLoad;
 use crate::results::{CellResult, Results};
-use crate::statistics::{Verdict, adjust, at_budget, differ};
+use crate::statistics::{RankComparison, adjust, at_budget, differ};
 use along::{along, sentence, within};
 use headpond_report::{Grid, Table, Tone, factor};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 struct Pair<'a> {
     first: &'a CellResult,
     second: &'a CellResult,
-    verdict: Verdict,
+    verdict: RankComparison,
 }
 
 impl Pair<'_> {
@@ -185,7 +185,7 @@ fn grid(pairs: &[&Pair<'_>]) -> Grid {
     let load = |pair: &Pair<'_>| pair.first.cell.load.clone();
     let widths = distinct(pairs.iter().map(|pair| load(pair).parallel()));
     let is_wide = widths.len() > COLUMNS_MAX && pairs.iter().all(|pair| load(pair).rate.is_none());
-    let place = |load: &Load| match is_wide {
+    let place = |load: &CellLoad| match is_wide {
         true => {
             let jobs =
                 if load.jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", load.jobs) };

@@ -14,7 +14,7 @@ use crate::plan::{Cell, Plan, Sync, Target};
 use headpond_uring::safety::System;
 use headpond_whatif::Bins;
 use headpond_whatif::rounds::{Next, Round};
-use jobfile::Turn;
+use jobfile::CellRound;
 use starts::Starts;
 use std::fs::File;
 use std::io;
@@ -132,7 +132,7 @@ impl Fio {
         let mut starts = vec![Starts::default(); cells.len()];
         for number in 0.. {
             for (index, (cell, starts)) in cells.iter().zip(&mut starts).enumerate() {
-                let round = self.round(plan, cell, grounds, &Turn { number, starts })?;
+                let round = self.round(plan, cell, grounds, &CellRound { number, starts })?;
                 starts.go_on(plan, cell, grounds, &round);
                 if !next(index, round) {
                     return Ok(());
@@ -147,7 +147,7 @@ impl Fio {
         plan: &Plan,
         cell: &Cell,
         grounds: &[Ground<'_>],
-        turn: &Turn<'_>,
+        turn: &CellRound<'_>,
     ) -> Result<Round, FioError> {
         let number = turn.number;
         let stem = grounds[0].raw.join(format!("cell-{:04}-round-{number:03}", cell.number));

@@ -12,7 +12,7 @@ use headpond_uring::{
     FileDevice, FileOptions, MemoryNode, OpenError, OpenFile, Ring, RunConfig, RunError, run,
 };
 use headpond_whatif::Memory;
-use headpond_whatif::rounds::{self, Next, Opaque, Place};
+use headpond_whatif::rounds::{self, Next, Opaque, RoundTarget};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -65,7 +65,7 @@ pub(super) fn measure(
         let (memory, watch) = (filled(seed), &Opaque { is_over: &|| stop.is_asked() });
         let takes = |it: &Rc<dyn BlockDevice>| it.geometry().stability == Stability::Flushable;
         let takes_flushes = devices.iter().any(takes);
-        let place = Place { devices, takes_flushes, runtime: &runtime, memory, watch };
+        let place = RoundTarget { devices, takes_flushes, runtime: &runtime, memory, watch };
         rounds::run(&loads, place, &mut Random::new(seed), next).await;
         Ok(())
     })?

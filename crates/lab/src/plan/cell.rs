@@ -16,12 +16,12 @@ pub struct Cell {
     /// Index of the target.
     pub target: usize,
     pub settings: BTreeMap<String, toml::Value>,
-    pub load: Load,
+    pub load: CellLoad,
 }
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Load {
+pub struct CellLoad {
     pub rw: String,
     /// Percent that read, where both are made.
     pub mix: Option<u32>,
@@ -66,7 +66,7 @@ impl fmt::Display for Sync {
     }
 }
 
-impl Load {
+impl CellLoad {
     /// Whether it changes what the target holds.
     pub fn writes(&self) -> bool {
         matrix::phases(&self.rw).is_ok_and(|phases| phases.iter().any(|rw| rw.writes))
@@ -100,7 +100,7 @@ impl Load {
     }
 }
 
-impl fmt::Display for Load {
+impl fmt::Display for CellLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.request(), self.parallel())
     }

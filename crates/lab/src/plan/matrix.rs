@@ -1,6 +1,6 @@
 //! The lists whose combinations are measured.
 
-use super::cell::{Load, Sync};
+use super::cell::{CellLoad, Sync};
 use super::error::PlanError;
 use headpond_volume::Size;
 use headpond_whatif::{Job, Rw, job};
@@ -238,7 +238,7 @@ impl Matrix {
     }
 
     /// Every load of a target of so many drives, in order; the mix only where it means something.
-    pub(super) fn loads(&self, drives: u16) -> Vec<Load> {
+    pub(super) fn loads(&self, drives: u16) -> Vec<CellLoad> {
         let rates: Vec<_> = match self.rate.is_empty() {
             true => vec![None],
             false => self.rate.iter().copied().map(Some).collect(),
@@ -257,7 +257,7 @@ impl Matrix {
                     for &(jobs, depth) in &parallel {
                         for &rate in &rates {
                             let (rw, mix) = (word.clone(), is_mixed.then_some(mix));
-                            loads.push(Load { rw, mix, bs, jobs, depth, sync, rate });
+                            loads.push(CellLoad { rw, mix, bs, jobs, depth, sync, rate });
                         }
                     }
                 }

@@ -13,7 +13,7 @@ mod rounds;
 mod sweep;
 mod target;
 
-pub use cell::{Cell, Load, Sync};
+pub use cell::{Cell, CellLoad, Sync};
 pub(crate) use cell::{beside, is_own, own, plain};
 pub use error::PlanError;
 pub use matrix::{Beside, Flushes, Matrix};

@@ -1,6 +1,6 @@
 //! The whole matrix round after round, in the place of cell after cell.
 
-use super::cell::Load;
+use super::cell::CellLoad;
 use super::error::PlanError;
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +19,12 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    pub(super) fn check(&self, loads: &[Load]) -> Result<(), PlanError> {
+    pub(super) fn check(&self, loads: &[CellLoad]) -> Result<(), PlanError> {
         let is_there = |name: &&String| loads.iter().any(|load| is_called(load, name));
         match self.tracked.iter().find(|name| !is_there(name)) {
             None => Ok(()),
             Some(name) => {
-                let known: Vec<_> = loads.iter().map(Load::request).collect();
+                let known: Vec<_> = loads.iter().map(CellLoad::request).collect();
                 let cause = format!("{name:?} is not in the matrix");
                 let way_out = format!("name one of {}", known.join(", "));
                 Err(PlanError::field("sweep.tracked", cause, way_out))
@@ -33,12 +33,12 @@ impl Sweep {
     }
 
     /// Whether the steady state of a load is looked at.
-    pub(crate) fn tracks(&self, load: &Load) -> bool {
+    pub(crate) fn tracks(&self, load: &CellLoad) -> bool {
         self.tracked.is_empty() || self.tracked.iter().any(|name| is_called(load, name))
     }
 }
 
 /// With or without how much is in flight.
-fn is_called(load: &Load, name: &str) -> bool {
+fn is_called(load: &CellLoad, name: &str) -> bool {
     name == load.request() || name == load.to_string()
 }

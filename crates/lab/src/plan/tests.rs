@@ -124,7 +124,7 @@ fn what_a_sweep_tracks_is_in_the_matrix_and_no_cell_of_it_is_left_out() {
     let sweep = tracked.sweep.as_ref().unwrap();
     let cells = tracked.cells();
     let names = cells.iter().filter(|cell| sweep.tracks(&cell.load)).map(|cell| &cell.load);
-    let names: Vec<_> = names.map(Load::to_string).collect();
+    let names: Vec<_> = names.map(CellLoad::to_string).collect();
     let expected = ["randrw 70/30 4K fdatasync 1x8", "randrw 70/30 4K fdatasync 2x8"];
     assert_eq!(names, [expected, expected].concat());
     let error = plan("tracked = [\"randwrite 4K\"]").unwrap_err().to_string();

@@ -11,5 +11,5 @@ pub use knee::{Knee, at_budget, knee};
 pub use median::{Interval, Spread, median, spread};
 pub use outliers::outliers;
 pub use pattern::{Pattern, pattern};
-pub use ranks::{Verdict, adjust, differ};
+pub use ranks::{RankComparison, adjust, differ};
 pub use steady::{Drift, drift};

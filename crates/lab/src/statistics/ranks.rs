@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What two rows of figures are to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct RankComparison {
     /// The second median, of the first.
     pub ratio: f64,
     /// The probability of a difference like this where there is none.
@@ -18,7 +18,7 @@ pub struct Verdict {
 pub(crate) const NEGLIGIBLE: f64 = 0.03;
 const SURE: f64 = 0.05;
 
-impl Verdict {
+impl RankComparison {
     /// Whether the second is better, in figures of which more is better; nothing where that cannot
     /// be told, or does not matter.
     pub fn winner_is_second(&self) -> Option<bool> {
@@ -37,7 +37,7 @@ impl Verdict {
 ///
 /// Source: Mann and Whitney, On a Test of Whether One of Two Random Variables Is Stochastically
 /// Larger than the Other, 1947; ties count half.
-pub fn differ(first: &[f64], second: &[f64]) -> Option<Verdict> {
+pub fn differ(first: &[f64], second: &[f64]) -> Option<RankComparison> {
     if first.is_empty() || second.is_empty() || median(first) <= 0.0 {
         return None;
     }
@@ -56,7 +56,7 @@ pub fn differ(first: &[f64], second: &[f64]) -> Option<Verdict> {
         0..=EXACT_MAX => exactly(first.len(), second.len(), extreme.div_ceil(2)),
         _ => (about(first, second, extreme as f64 / 2.0), 0.0),
     };
-    Some(Verdict { ratio: median(second) / median(first), chance, least_chance })
+    Some(RankComparison { ratio: median(second) / median(first), chance, least_chance })
 }
 
 /// Of more figures together than this the chance is that of the bell curve.
@@ -118,7 +118,7 @@ fn ways(first: usize, second: usize) -> Vec<f64> {
 /// no more than one in twenty is expected to be none.
 ///
 /// Source: Benjamini and Hochberg, Controlling the False Discovery Rate, 1995.
-pub fn adjust(verdicts: &mut [&mut Verdict]) {
+pub fn adjust(verdicts: &mut [&mut RankComparison]) {
     verdicts.sort_by(|a, b| b.chance.total_cmp(&a.chance));
     let count = verdicts.len();
     let mut ceiling: f64 = 1.0;
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn one_cell_in_many_must_be_surer_than_one_alone() {
-        let verdict = |chance| Verdict { ratio: 2.0, chance, least_chance: 0.0 };
+        let verdict = |chance| RankComparison { ratio: 2.0, chance, least_chance: 0.0 };
         let mut all = [verdict(0.04), verdict(0.01), verdict(0.03), verdict(0.9)];
         adjust(&mut all.iter_mut().collect::<Vec<_>>());
         let chances = all.map(|verdict| (verdict.chance * 100.0).round() / 100.0);

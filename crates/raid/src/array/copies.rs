@@ -6,7 +6,7 @@ use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Copies, Outcome, Request, Submission};
 
 use super::Array;
-use super::operation::Waiting;
+use super::operation::OperationWait;
 use crate::split::{self, Piece};
 
 impl Copies for Array {
@@ -48,7 +48,7 @@ impl Array {
         let Some(member) = self.members.holder(cell) else { return Err(self.gone()) };
         let offset = piece.member_offset(&self.layout, cell.row);
         let read = Request::read(offset, request.buffers.slice(piece.memory()));
-        let outcome = self.read_member(&member, read, Waiting::ToTheEnd).await;
+        let outcome = self.read_member(&member, read, OperationWait::ToTheEnd).await;
         if let Err(error) = &outcome
             && error.is_gone()
         {

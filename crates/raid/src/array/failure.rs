@@ -187,7 +187,7 @@ impl Array {
                 self.recorder.progress.wait().await;
                 continue;
             }
-            let _turn = Turn::take(&self.recorder);
+            let _turn = RecorderTurn::take(&self.recorder);
             if self.recorder.is_recorded() {
                 let seal = self.recorder.seal();
                 self.write_superblocks(&seal).await;
@@ -373,16 +373,16 @@ impl Array {
 }
 
 /// The turn of one caller to write superblocks; over also when that caller is dropped.
-struct Turn<'a>(&'a Recorder);
+struct RecorderTurn<'a>(&'a Recorder);
 
-impl<'a> Turn<'a> {
+impl<'a> RecorderTurn<'a> {
     fn take(recorder: &'a Recorder) -> Self {
         assert!(!recorder.busy.replace(true), "one caller at a time writes superblocks");
-        Turn(recorder)
+        RecorderTurn(recorder)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for RecorderTurn<'_> {
     fn drop(&mut self) {
         self.0.busy.set(false);
         self.0.progress.notify_all();

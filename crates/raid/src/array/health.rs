@@ -42,7 +42,7 @@ pub(super) struct Health {
 pub(super) struct Earlier(Rc<()>);
 
 /// A place in the queue of a device, until dropped.
-pub(super) struct Place {
+pub(super) struct DeviceQueuePlace {
     health: Rc<Health>,
     cost: u64,
     _generation: Rc<()>,
@@ -64,14 +64,14 @@ impl Health {
     }
 
     /// An operation on `range` is in flight.
-    pub(super) fn enter(self: &Rc<Self>, range: ByteRange) -> Place {
+    pub(super) fn enter(self: &Rc<Self>, range: ByteRange) -> DeviceQueuePlace {
         let cost = balance::cost(self.motion, range, self.head.get());
         self.queued.set(self.queued.get() + cost);
         if !range.is_empty() {
             self.head.set(range.end());
         }
         let generation = Rc::clone(&self.generation.borrow());
-        Place { health: Rc::clone(self), cost, _generation: generation }
+        DeviceQueuePlace { health: Rc::clone(self), cost, _generation: generation }
     }
 
     /// Separates the operations in flight from all that begin later.
@@ -209,13 +209,13 @@ impl Earlier {
     }
 }
 
-impl Place {
+impl DeviceQueuePlace {
     pub(super) fn health(&self) -> &Rc<Health> {
         &self.health
     }
 }
 
-impl Drop for Place {
+impl Drop for DeviceQueuePlace {
     fn drop(&mut self) {
         self.health.queued.set(self.health.queued.get() - self.cost);
     }

@@ -201,7 +201,7 @@ impl Array {
     }
 
     async fn put_page(&self, intents: &Intents, written: PageWrite) {
-        let _turn = Turn::take(intents);
+        let _turn = BitmapTurn::take(intents);
         let bytes: Rc<[u8]> = written.bytes.as_slice().into();
         let members = self.members.present();
         let write = |member: &Rc<Member>| {
@@ -224,16 +224,16 @@ impl Array {
     }
 }
 
-struct Turn<'a>(&'a Intents);
+struct BitmapTurn<'a>(&'a Intents);
 
-impl<'a> Turn<'a> {
+impl<'a> BitmapTurn<'a> {
     fn take(intents: &'a Intents) -> Self {
         assert!(!intents.writing.replace(true), "one caller at a time writes pages");
-        Turn(intents)
+        BitmapTurn(intents)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BitmapTurn<'_> {
     fn drop(&mut self) {
         self.0.writing.set(false);
         self.0.progress.notify_all();

@@ -19,7 +19,7 @@ use crate::deadlines::in_time;
 use crate::journal::label::{
     self, COPY_OFFSETS, LABEL_BYTES, Label, LabelError, RING_OFFSET, Tail,
 };
-use crate::journal::record::{self, Change, Place, UNIT_BYTES};
+use crate::journal::record::{self, Change, RecordPosition, UNIT_BYTES};
 use crate::journal::ring::{BATCH_BYTES_MAX, Ring};
 
 /// What one write changes.
@@ -192,7 +192,7 @@ impl Journal {
 
     /// Writes the next record, of what has gathered.
     async fn write_next(&self) {
-        let _turn = Turn::take(&self.is_writing, &self.progress);
+        let _turn = JournalTurn::take(&self.is_writing, &self.progress);
         let batch = self.take_batch();
         let written = match self.is_failed.get() {
             true => Err(()),
@@ -225,7 +225,7 @@ impl Journal {
         };
         let place = {
             let label = self.label.borrow();
-            Place { journal: label.journal, epoch: label.epoch, sequence: placed.sequence }
+            RecordPosition { journal: label.journal, epoch: label.epoch, sequence: placed.sequence }
         };
         let buffers: Buffers = match data.is_payload_free() {
             true => Buffer::payload_free((header_bytes + padded) as usize).into(),
@@ -272,7 +272,7 @@ impl Journal {
     }
 
     async fn write_label(&self, change: impl FnOnce(&mut Label)) -> Outcome {
-        let _turn = Turn::take(&self.is_labelling, &self.progress);
+        let _turn = JournalTurn::take(&self.is_labelling, &self.progress);
         let mut label = self.label.borrow().clone();
         label.sequence += 1;
         change(&mut label);
@@ -321,8 +321,8 @@ impl Journal {
     }
 
     /// The turn of one caller to flush the members for the sake of room.
-    pub(super) fn flushing(&self) -> Option<Turn<'_>> {
-        (!self.is_flushing.get()).then(|| Turn::take(&self.is_flushing, &self.progress))
+    pub(super) fn flushing(&self) -> Option<JournalTurn<'_>> {
+        (!self.is_flushing.get()).then(|| JournalTurn::take(&self.is_flushing, &self.progress))
     }
 
     /// Completes when something has changed.
@@ -364,16 +364,16 @@ impl Drop for Lease {
 }
 
 /// The turn of one caller; over also when that caller is dropped.
-pub(super) struct Turn<'a>(&'a Cell<bool>, &'a Notify);
+pub(super) struct JournalTurn<'a>(&'a Cell<bool>, &'a Notify);
 
-impl<'a> Turn<'a> {
+impl<'a> JournalTurn<'a> {
     fn take(is_taken: &'a Cell<bool>, progress: &'a Notify) -> Self {
         assert!(!is_taken.replace(true), "one caller at a time");
-        Turn(is_taken, progress)
+        JournalTurn(is_taken, progress)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for JournalTurn<'_> {
     fn drop(&mut self) {
         self.0.set(false);
         self.1.notify_all();

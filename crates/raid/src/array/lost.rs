@@ -297,7 +297,7 @@ impl Array {
                 self.lost.progress.wait().await;
                 continue;
             }
-            let _turn = Turn::take(&self.lost);
+            let _turn = LostListTurn::take(&self.lost);
             let (changes, sequence) = (self.lost.changes.get(), self.next_sequence().await);
             self.lost.sequence.set(Some(sequence));
             let (bytes, is_listed) = {
@@ -340,16 +340,16 @@ impl Array {
 }
 
 /// The turn of one caller to write the list.
-struct Turn<'a>(&'a Lost);
+struct LostListTurn<'a>(&'a Lost);
 
-impl<'a> Turn<'a> {
+impl<'a> LostListTurn<'a> {
     fn take(lost: &'a Lost) -> Self {
         assert!(!lost.writing.replace(true), "one caller at a time writes the list");
-        Turn(lost)
+        LostListTurn(lost)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LostListTurn<'_> {
     fn drop(&mut self) {
         self.0.writing.set(false);
         self.0.progress.notify_all();

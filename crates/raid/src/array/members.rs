@@ -79,14 +79,14 @@ pub(crate) struct Members {
 }
 
 /// The members found when an array was assembled.
-pub(crate) struct Found {
+pub(crate) struct FoundMembers {
     /// By role: the member, or why there is none.
     pub(crate) roles: Vec<Result<Member, RoleState>>,
     pub(crate) filling: Vec<(FillRecord, Member)>,
     pub(crate) standing_by: Vec<Member>,
 }
 
-impl Found {
+impl FoundMembers {
     /// A role that another member still has, or spare space replaces, is filled from the start
     /// again.
     pub(crate) fn begin_copies_anew(&mut self, record: &ArrayRecord) {
@@ -198,7 +198,7 @@ impl Slot {
 }
 
 impl Members {
-    pub(super) fn new(found: Found, record: &ArrayRecord, layout: &Layout) -> Members {
+    pub(super) fn new(found: FoundMembers, record: &ArrayRecord, layout: &Layout) -> Members {
         assert_eq!(found.roles.len(), layout.members());
         let roles = record.roles.iter().zip(found.roles);
         let members = Members {

@@ -7,9 +7,9 @@ use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, RequestK
 use smallvec::SmallVec;
 
 use super::gather::Gather;
-use super::operation::{Operation, Waiting};
+use super::operation::{Operation, OperationWait};
 use super::{Array, Member};
-use crate::layout::{Place, Role, StripCell, Stripe};
+use crate::layout::{Role, StripCell, StripOffset, Stripe};
 use crate::split::{self, Piece};
 
 /// The writes of one strip to all of its copies.
@@ -32,7 +32,12 @@ impl Array {
     }
 
     /// Writes a part of one strip to all copies; where they take it at once, nothing is allocated.
-    fn mirror_write_strip(&self, request: Request, place: Place, lock: KeyGuard) -> Submission<'_> {
+    fn mirror_write_strip(
+        &self,
+        request: Request,
+        place: StripOffset,
+        lock: KeyGuard,
+    ) -> Submission<'_> {
         let row = self.layout.cell_of_copy(place.stripe, 0).row;
         let offset = self.layout.row_start(row) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
@@ -98,7 +103,7 @@ impl Array {
             let Some(member) = self.members.holder(cell) else { continue };
             // Where one copy cannot be read, a slow one is waited for.
             let read = Request::read(offset, buffers.clone());
-            if self.read_member(&member, read, Waiting::ToTheEnd).await.is_ok() {
+            if self.read_member(&member, read, OperationWait::ToTheEnd).await.is_ok() {
                 let failed = StripCell { role: failed, row };
                 self.rewrite(failed, Request::write(offset, buffers.clone())).await;
                 return Ok(());
@@ -122,14 +127,14 @@ impl Array {
         for cell in others {
             let Some(member) = self.members.holder(cell) else { continue };
             let read = Request::read(offset, buffers.clone());
-            if self.read_member(&member, read, Waiting::Briefly).await.is_ok() {
+            if self.read_member(&member, read, OperationWait::Briefly).await.is_ok() {
                 return Ok(());
             }
         }
         let slow = StripCell { role: slow, row };
         let Some(slow) = self.members.holder(slow) else { return Err(self.gone()) };
         let read = Request::read(offset, buffers.clone());
-        self.read_member(&slow, read, Waiting::ToTheEnd).await
+        self.read_member(&slow, read, OperationWait::ToTheEnd).await
     }
 
     /// Locks stripes in ascending order.

@@ -26,8 +26,8 @@ use headpond_block::{
 };
 use smallvec::SmallVec;
 
-use super::health::Place;
-use super::watch::{Ticket, Verdict};
+use super::health::DeviceQueuePlace;
+use super::watch::{Ticket, TimeoutVerdict};
 use super::{Array, Member};
 use crate::balance::{Candidate, Motion, Planned};
 use crate::deadlines::TICKS_OF_READ;
@@ -36,7 +36,7 @@ use crate::superblock::RecordedParity;
 
 /// How long an operation is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum OperationWait {
     /// Until its data is better had from the peers: a read.
     Briefly,
     /// Until its member is failed.
@@ -54,10 +54,10 @@ pub(super) struct Operation<'a> {
 struct UnderWay<'a> {
     array: &'a Array,
     member: Rc<Member>,
-    waiting: Waiting,
+    waiting: OperationWait,
     landing: Option<Landing>,
     ticket: Ticket,
-    place: Place,
+    place: DeviceQueuePlace,
     kind: RequestKind,
 }
 
@@ -93,8 +93,8 @@ impl<'a> Operation<'a> {
         ticket.leave_behind();
         let error = array.no_answer(&member);
         match waiting {
-            Waiting::Briefly => place.health().note_reconstructed(),
-            Waiting::ToTheEnd => place.health().note_error(kind, &error),
+            OperationWait::Briefly => place.health().note_reconstructed(),
+            OperationWait::ToTheEnd => place.health().note_error(kind, &error),
         }
         drop(array.runtime.spawn(async move {
             // Its outcome is not needed any more.
@@ -107,13 +107,13 @@ impl<'a> Operation<'a> {
 
 impl UnderWay<'_> {
     /// Whether to go on without an answer.
-    fn is_to_be_given_up(&self, verdict: Verdict) -> bool {
+    fn is_to_be_given_up(&self, verdict: TimeoutVerdict) -> bool {
         match verdict {
-            Verdict::InTime => false,
-            Verdict::Slow => {
-                self.waiting == Waiting::Briefly && self.array.can_be_avoided(&self.member)
+            TimeoutVerdict::InTime => false,
+            TimeoutVerdict::Slow => {
+                self.waiting == OperationWait::Briefly && self.array.can_be_avoided(&self.member)
             }
-            Verdict::Hung => {
+            TimeoutVerdict::Hung => {
                 self.array.evict_condemned();
                 !self.array.members.is_present(&self.member)
             }
@@ -190,7 +190,7 @@ impl Array {
         &self,
         member: &Rc<Member>,
         request: Request,
-        waiting: Waiting,
+        waiting: OperationWait,
     ) -> Operation<'_> {
         if !self.may_give_up(member) || request.buffers.is_payload_free() {
             return self.operate(member, request).waited_for(waiting);
@@ -229,7 +229,7 @@ impl Array {
         let under_way = UnderWay {
             array: self,
             member: Rc::clone(member),
-            waiting: Waiting::ToTheEnd,
+            waiting: OperationWait::ToTheEnd,
             landing: None,
             ticket: self.watch.enter(health, kind),
             place: health.enter(range),
@@ -340,7 +340,7 @@ impl Array {
 }
 
 impl Operation<'_> {
-    fn waited_for(mut self, waiting: Waiting) -> Self {
+    fn waited_for(mut self, waiting: OperationWait) -> Self {
         if let Some(under_way) = &mut self.under_way {
             under_way.waiting = waiting;
         }

@@ -10,7 +10,7 @@ use headpond_block::{
 use smallvec::SmallVec;
 
 use super::gather::{Gather, MemberOperation};
-use super::operation::{Operation, Waiting};
+use super::operation::{Operation, OperationWait};
 use super::rebuild::Rebuild;
 use super::{Array, Member};
 use crate::balance::Planned;
@@ -42,7 +42,7 @@ impl Array {
         };
         let read = Request { range, ..request.clone() };
         let began = self.lost.recordings();
-        let mut operation = self.read_member(&member, read, Waiting::Briefly);
+        let mut operation = self.read_member(&member, read, OperationWait::Briefly);
         match operation.now() {
             Some(Ok(())) => Submission::ready(Ok(())),
             Some(Err(error)) => Submission::pending(async move {
@@ -147,7 +147,7 @@ impl Array {
         let read = Request { range, buffers, ..request.clone() };
         let row = operation.range.start() / u64::from(self.layout.strip_bytes());
         match self.members.holder(StripCell { role: operation.role, row }) {
-            Some(member) => self.read_member(&member, read, Waiting::Briefly),
+            Some(member) => self.read_member(&member, read, OperationWait::Briefly),
             None => Operation::ready(Err(self.gone())),
         }
     }

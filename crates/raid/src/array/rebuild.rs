@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
 use super::members::LostStrips;
-use super::operation::{Operation, Waiting};
+use super::operation::{Operation, OperationWait};
 use super::parity_write::StripWrite;
 use super::scratch::{Allowance, Payload};
 use super::{Array, Member};
@@ -33,7 +33,7 @@ pub(super) struct Rebuild {
     zeroed: LostStrips,
     /// Strips on members that do not answer, to be read only where there is no other way.
     slow: LostStrips,
-    waiting: Waiting,
+    waiting: OperationWait,
 }
 
 /// What was got of a stripe.
@@ -57,7 +57,7 @@ impl Rebuild {
             avoided: None,
             zeroed: LostStrips::new(),
             slow: LostStrips::new(),
-            waiting: Waiting::Briefly,
+            waiting: OperationWait::Briefly,
         }
     }
 
@@ -95,7 +95,7 @@ impl Rebuild {
     /// Waits for slow members, since they are required.
     fn within_deadline(mut self) -> Rebuild {
         self.slow.clear();
-        self.waiting = Waiting::ToTheEnd;
+        self.waiting = OperationWait::ToTheEnd;
         self
     }
 

@@ -35,7 +35,7 @@ pub(crate) enum UnverifiedParity {
 }
 
 /// What a stripe turned out to be.
-enum Found {
+enum StripeParity {
     /// More parity than was needed agrees with what was solved.
     Proven,
     /// Nothing verifies the solution; the parity may match or not.
@@ -65,9 +65,11 @@ impl Array {
             let looks = batch.iter().map(|stripe| Box::pin(self.look_at(*stripe)));
             for (stripe, found) in batch.iter().zip(join_all(looks.collect()).await) {
                 match found? {
-                    Found::Proven => continue,
-                    Found::Unproven => unproven.push(*stripe),
-                    Found::Unreadable => drop(self.torn.borrow_mut().entry(*stripe).or_default()),
+                    StripeParity::Proven => continue,
+                    StripeParity::Unproven => unproven.push(*stripe),
+                    StripeParity::Unreadable => {
+                        _ = self.torn.borrow_mut().entry(*stripe).or_default()
+                    }
                 }
                 lost.extend(self.missing_data(*stripe));
             }
@@ -102,17 +104,17 @@ impl Array {
         })
     }
 
-    async fn look_at(&self, stripe: Stripe) -> Result<Found, DeviceError> {
+    async fn look_at(&self, stripe: Stripe) -> Result<StripeParity, DeviceError> {
         let lost = self.members.lost_strips(&self.layout, stripe);
         let misfits = match self.misfits(stripe, &lost).await {
             Ok(misfits) => misfits,
-            Err(error) if error.is_damage() => return Ok(Found::Unreadable),
+            Err(error) if error.is_damage() => return Ok(StripeParity::Unreadable),
             Err(error) => return Err(error),
         };
         let is_redundant = lost.len() < self.layout.parity_strips();
         Ok(match misfits.is_empty() && is_redundant {
-            true => Found::Proven,
-            false => Found::Unproven,
+            true => StripeParity::Proven,
+            false => StripeParity::Unproven,
         })
     }
 

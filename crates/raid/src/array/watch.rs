@@ -70,7 +70,7 @@ pub(super) struct Ticket {
 
 /// What is to be said of an operation that has no answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TimeoutVerdict {
     InTime,
     /// A read whose data should come from elsewhere.
     Slow,
@@ -167,7 +167,7 @@ impl Watch {
 
 impl Ticket {
     /// What is to be said now; `waker` is called when that changes.
-    pub(super) fn verdict(&self, waker: &Waker) -> Verdict {
+    pub(super) fn verdict(&self, waker: &Waker) -> TimeoutVerdict {
         let mut entries = self.shared.entries.borrow_mut();
         let entry = &mut entries[self.index];
         match &mut entry.waker {
@@ -176,9 +176,9 @@ impl Ticket {
         }
         let is_condemned = entry.health.as_ref().is_some_and(|health| health.is_condemned());
         match (entry.is_expired || is_condemned, entry.is_slow) {
-            (true, _) => Verdict::Hung,
-            (false, true) => Verdict::Slow,
-            (false, false) => Verdict::InTime,
+            (true, _) => TimeoutVerdict::Hung,
+            (false, true) => TimeoutVerdict::Slow,
+            (false, false) => TimeoutVerdict::InTime,
         }
     }
 

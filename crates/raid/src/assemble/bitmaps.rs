@@ -5,14 +5,14 @@
 
 use std::ops::Range;
 
-use super::judge::Verdict;
+use super::judge::JudgedMembers;
 use crate::array::{AbsenceFound, Bitmap, read_bitmap_page};
 use crate::intent::IntentBitmap;
 use crate::layout::{Layout, Role};
 use crate::superblock::{RecordedState, RoleState};
 
 /// What is known of the writes that members lack.
-pub(super) async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound {
+pub(super) async fn absence(verdict: &JudgedMembers, layout: &Layout) -> AbsenceFound {
     let record = &verdict.record;
     let Some(region_stripes) = record.intent_region_stripes else { return AbsenceFound::Unknown };
     if record.absent_since.is_some() {
@@ -33,7 +33,7 @@ pub(super) async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound 
 
 /// The stripes whose checksums count for nothing: all of an array that grows, whose bitmap may be
 /// of the other shape.
-pub(super) async fn unsigned(verdict: &Verdict, layout: &Layout) -> Vec<Range<u64>> {
+pub(super) async fn unsigned(verdict: &JudgedMembers, layout: &Layout) -> Vec<Range<u64>> {
     match verdict.record.integrity_region_stripes {
         Some(_) if verdict.record.reshape.is_some() => {
             std::iter::once(0..layout.stripes()).collect()
@@ -45,7 +45,7 @@ pub(super) async fn unsigned(verdict: &Verdict, layout: &Layout) -> Vec<Range<u6
 
 /// The union of what the members' bitmaps mark.
 pub(super) async fn marked_regions(
-    verdict: &Verdict,
+    verdict: &JudgedMembers,
     layout: &Layout,
     kind: Bitmap,
     region_stripes: u64,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceError, Runtime};
 
-use super::{AssembleError, AssembleOptions, judge::Verdict};
+use super::{AssembleError, AssembleOptions, judge::JudgedMembers};
 use crate::array::{Contents, Guarded, Journal, Walk, read_journal_label};
 use crate::deadlines::in_time;
 use crate::journal::label::{Label, LabelError, RING_OFFSET};
@@ -16,7 +16,7 @@ use crate::superblock::{JournalRecord, RecordedState};
 type Looked = Result<Result<Label, LabelError>, DeviceError>;
 
 /// The state of the journal.
-pub(super) enum Found {
+pub(super) enum FoundJournal {
     /// The array has none.
     NotWanted,
     /// It cannot be used, for this reason.
@@ -35,20 +35,20 @@ pub(super) enum Found {
 /// Where another one was given, or an older image of it.
 pub(super) async fn find(
     runtime: &Runtime,
-    verdict: &Verdict,
+    verdict: &JudgedMembers,
     layout: &Layout,
     options: &AssembleOptions,
-) -> Result<Found, AssembleError> {
+) -> Result<FoundJournal, AssembleError> {
     let record = &verdict.record;
     let name = || record.name.clone();
-    let Some(journal) = record.journal else { return Ok(Found::NotWanted) };
+    let Some(journal) = record.journal else { return Ok(FoundJournal::NotWanted) };
     let Some((device, label)) = named_or_first(runtime, options, &journal).await else {
-        return Ok(Found::Lost("it is not attached".to_owned()));
+        return Ok(FoundJournal::Lost("it is not attached".to_owned()));
     };
     let label = match label {
         Ok(Ok(label)) => label,
-        Ok(Err(cause)) => return Ok(Found::Lost(format!("{}: {cause}", device.name()))),
-        Err(error) => return Ok(Found::Lost(error.to_string())),
+        Ok(Err(cause)) => return Ok(FoundJournal::Lost(format!("{}: {cause}", device.name()))),
+        Err(error) => return Ok(FoundJournal::Lost(error.to_string())),
     };
     let is_of_array = label.array == record.uuid;
     let is_needless = journal.is_lost || record.state == RecordedState::Clean;
@@ -57,7 +57,7 @@ pub(super) async fn find(
         // Left by a change of journals that was cut. The named one is missing, and its records
         // count as lost.
         let reason = format!("{}: a change of journals was not completed", device.name());
-        return Ok(Found::Lost(reason));
+        return Ok(FoundJournal::Lost(reason));
     }
     if label.journal != journal.uuid || !is_of_array {
         let (device, found) = (device.name().clone(), label.journal);
@@ -71,15 +71,15 @@ pub(super) async fn find(
     }
     let end = RING_OFFSET + label.ring_bytes;
     if end > device.geometry().size_bytes || end < bytes_min(layout) {
-        return Ok(Found::Lost(format!(
+        return Ok(FoundJournal::Lost(format!(
             "{}: its size does not match; was it truncated?",
             device.name()
         )));
     }
     let replays = !journal.is_lost && record.state != RecordedState::Clean;
     match survey(&device, &label, layout, replays).await {
-        Ok(records) => Ok(Found::Usable { device, label, records }),
-        Err(reason) => Ok(Found::Lost(reason)),
+        Ok(records) => Ok(FoundJournal::Usable { device, label, records }),
+        Err(reason) => Ok(FoundJournal::Lost(reason)),
     }
 }
 
@@ -124,28 +124,29 @@ async fn survey(
     }
 }
 
-impl Found {
+impl FoundJournal {
     /// Whether all stripes of a group that may be torn are in the journal, and it is present.
     pub(super) fn covers(&self, journal: Option<&JournalRecord>, group: usize) -> bool {
         journal.is_some_and(|journal| {
             // Without it, such a group was not written any more.
-            journal.guards(group) && (journal.is_lost || matches!(self, Found::Usable { .. }))
+            journal.guards(group)
+                && (journal.is_lost || matches!(self, FoundJournal::Usable { .. }))
         })
     }
 
     /// Why it cannot be used.
     pub(super) fn reason(&self) -> Option<&str> {
         match self {
-            Found::Lost(reason) => Some(reason),
-            Found::NotWanted | Found::Usable { .. } => None,
+            FoundJournal::Lost(reason) => Some(reason),
+            FoundJournal::NotWanted | FoundJournal::Usable { .. } => None,
         }
     }
 
     /// Records that the members may lack.
     pub(super) fn records(&self) -> u64 {
         match self {
-            Found::Usable { records, .. } => *records,
-            Found::NotWanted | Found::Lost(_) => 0,
+            FoundJournal::Usable { records, .. } => *records,
+            FoundJournal::NotWanted | FoundJournal::Lost(_) => 0,
         }
     }
 
@@ -159,11 +160,11 @@ impl Found {
     ) -> Guarded {
         let deadline = options.tuning.deadlines.and_then(|deadlines| deadlines.deadline);
         let journal = match self {
-            Found::Usable { device, label, .. } => {
+            FoundJournal::Usable { device, label, .. } => {
                 let most = record_bytes_max(layout);
                 Some(Rc::new(Journal::new(runtime.clone(), device, label, most, deadline)))
             }
-            Found::NotWanted | Found::Lost(_) => None,
+            FoundJournal::NotWanted | FoundJournal::Lost(_) => None,
         };
         Guarded { journal, is_sound, verified }
     }

@@ -21,16 +21,16 @@ use std::ops::Range;
 use headpond_block::DeviceName;
 
 use super::{AssembleError, Candidate};
-use crate::array::{Found, Member};
+use crate::array::{FoundMembers, Member};
 use crate::layout::{Layout, Role};
 use crate::level::Level;
 use crate::superblock::{ArrayRecord, RecordedState, RoleState, Superblock};
 
 /// The members of an array.
-pub(super) struct Verdict {
+pub(super) struct JudgedMembers {
     /// As it was found on the newest of them.
     pub(super) record: ArrayRecord,
-    pub(super) found: Found,
+    pub(super) found: FoundMembers,
     pub(super) missing: Vec<Role>,
     /// Those of them that spare space does not stand in for completely.
     pub(super) lost: Vec<Role>,
@@ -40,7 +40,7 @@ pub(super) struct Verdict {
 }
 
 /// Sorts the candidates, which all belong to one array.
-pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError> {
+pub(super) fn judge(candidates: Vec<Candidate>) -> Result<JudgedMembers, AssembleError> {
     check_agreement(&candidates)?;
     let record = newest_in_use(&candidates)?.superblock.array.clone();
     if record.state == RecordedState::Creating {
@@ -60,7 +60,7 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
     let lost = record.unreplaced(&missing);
     check_count(&record, &lost)?;
     let stripes = 0..record.layout().expect("a decoded superblock has a shape").stripes();
-    Ok(Verdict { found: seats.found(&record), record, missing, lost, stale, stripes })
+    Ok(JudgedMembers { found: seats.found(&record), record, missing, lost, stale, stripes })
 }
 
 /// The member in each role.
@@ -101,7 +101,7 @@ impl Seats {
         empty.map(|(index, _)| Role(index as u16)).collect()
     }
 
-    fn found(self, record: &ArrayRecord) -> Found {
+    fn found(self, record: &ArrayRecord) -> FoundMembers {
         let member = |it: Candidate, role| Member::found(it.device, &it.superblock, role);
         let roles = self.roles.into_iter().zip(0..).map(|(candidate, index)| {
             let role = Role(index);
@@ -109,7 +109,7 @@ impl Seats {
             found.ok_or_else(|| vacancy(record, role))
         });
         let mut found =
-            Found { roles: roles.collect(), filling: Vec::new(), standing_by: Vec::new() };
+            FoundMembers { roles: roles.collect(), filling: Vec::new(), standing_by: Vec::new() };
         for (entry, candidate) in record.spares.iter().zip(self.spares) {
             let Some(candidate) = candidate else { continue };
             match entry.filling {

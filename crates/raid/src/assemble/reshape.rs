@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceError, Runtime};
 
-use super::judge::{Verdict, judge};
+use super::judge::{JudgedMembers, judge};
 use super::{AssembleError, AssembleOptions, Assembled, Candidate, Prepared};
 use crate::array::{Inspection, Reshape, SecondHalf, inspect};
 use crate::reshape::{Way, stage_rows};
@@ -59,7 +59,7 @@ pub(super) async fn put_together(
 /// An array, and the one from which its data moves.
 async fn both(
     runtime: &Runtime,
-    (mut former, mut next): (Verdict, Verdict),
+    (mut former, mut next): (JudgedMembers, JudgedMembers),
     halves: Vec<Rc<SecondHalf>>,
     options: &AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
@@ -97,7 +97,7 @@ fn fits(former: &ArrayRecord, next: &ArrayRecord) -> bool {
 }
 
 /// Says which stripes of each have data.
-fn divide(former: &mut Verdict, next: &mut Verdict) {
+fn divide(former: &mut JudgedMembers, next: &mut JudgedMembers) {
     let layouts = [&former.record, &next.record].map(|it| it.layout().expect("a shape"));
     let way = Way::new(&layouts[0], &layouts[1]);
     let moved_rows = match next.record.reshape {

@@ -65,7 +65,7 @@ impl Change {
 
 /// Where a record stands among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPosition {
     pub journal: Uuid,
     pub epoch: u64,
     pub sequence: u64,
@@ -95,7 +95,7 @@ pub fn header_bytes(entries: usize) -> u64 {
 ///
 /// # Panics
 /// Where there are not as many bytes as the changes say.
-pub fn encode(place: Place, changes: &[Change], data: &Buffers) -> Vec<u8> {
+pub fn encode(place: RecordPosition, changes: &[Change], data: &Buffers) -> Vec<u8> {
     let data_bytes: u64 = changes.iter().map(Change::data_bytes).sum();
     assert_eq!(data_bytes, data.len_bytes() as u64, "contents for the changes");
     let mut bytes = vec![0; header_bytes(changes.len()) as usize];
@@ -239,7 +239,8 @@ mod tests {
     use headpond_block::Buffer;
     use proptest::prelude::*;
 
-    const PLACE: Place = Place { journal: Uuid::from_u128(7), epoch: 3, sequence: 9 };
+    const PLACE: RecordPosition =
+        RecordPosition { journal: Uuid::from_u128(7), epoch: 3, sequence: 9 };
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
         let strip = prop_oneof![(0_u16..20).prop_map(Strip::Data), Just(Strip::P), Just(Strip::Q)];

@@ -50,18 +50,18 @@ pub struct Drive {
     /// What the command before was.
     before: Way,
     /// Commands that the drive may choose from, oldest first.
-    queue: Vec<Waiting>,
+    queue: Vec<WaitingRequest>,
     /// Commands beyond the queue depth.
-    outside: VecDeque<Waiting>,
+    outside: VecDeque<WaitingRequest>,
     /// Cached writes that wait for room.
-    roomless: VecDeque<Waiting>,
+    roomless: VecDeque<WaitingRequest>,
     flushes: Vec<PendingFlush>,
     last_flush: u64,
     answers: BinaryHeap<Reverse<Answer>>,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct WaitingRequest {
     tag: Tag,
     kind: CommandKind,
     range: Range<Sector>,
@@ -119,7 +119,7 @@ impl Machine for Drive {
             self.end_spent_read_ahead();
         }
         let ready = self.now + self.command_ns(kind, &range);
-        let waiting = Waiting { tag, kind, range, ready };
+        let waiting = WaitingRequest { tag, kind, range, ready };
         if matches!(kind, CommandKind::Write | CommandKind::WriteThrough) {
             self.replace(&waiting.range);
         }
@@ -224,7 +224,7 @@ impl Drive {
         self.model.overheads.command_ns(way, is_hit, before)
     }
 
-    fn accept_read(&mut self, read: Waiting) {
+    fn accept_read(&mut self, read: WaitingRequest) {
         if self.holds(&read.range) {
             let at = self.sent(Way::Read, read.ready, read.range.end - read.range.start);
             self.answer(read.tag, at + self.model.overheads.completion_ns(Way::Read));
@@ -270,7 +270,7 @@ impl Drive {
     }
 
     /// Before this time a write past the cache cannot begin: its data would not keep up.
-    fn data_keeps_up(&self, write: &Waiting) -> u64 {
+    fn data_keeps_up(&self, write: &WaitingRequest) -> u64 {
         let sectors = write.range.end - write.range.start;
         let place = self.model.layout().place(write.range.start);
         let sector_ns = self.model.revolution_ns() / u64::from(place.sectors_per_track);
@@ -278,7 +278,7 @@ impl Drive {
         sent.saturating_sub((sectors - 1) * sector_ns).max(self.sent(Way::Write, write.ready, 1))
     }
 
-    fn accept_cached_write(&mut self, write: Waiting) {
+    fn accept_cached_write(&mut self, write: WaitingRequest) {
         if self.roomless.is_empty() && self.cache.has_room(&write.range) {
             self.admit(write);
         } else {
@@ -286,22 +286,22 @@ impl Drive {
         }
     }
 
-    fn accept_flush(&mut self, flush: Waiting) {
+    fn accept_flush(&mut self, flush: WaitingRequest) {
         self.last_flush = flush.tag.0;
         self.flushes.push(PendingFlush { tag: flush.tag, ready: flush.ready });
         self.finish_flushes(flush.ready);
     }
 
-    fn enqueue(&mut self, waiting: Waiting) {
+    fn enqueue(&mut self, waiting: WaitingRequest) {
         if self.queue.len() < self.model.parameters().interface.queue_depth {
             let ready = waiting.ready.max(self.now);
-            self.queue.push(Waiting { ready, ..waiting });
+            self.queue.push(WaitingRequest { ready, ..waiting });
         } else {
             self.outside.push_back(waiting);
         }
     }
 
-    fn admit(&mut self, write: Waiting) {
+    fn admit(&mut self, write: WaitingRequest) {
         let ready = write.ready.max(self.now);
         let at = self.sent(Way::Write, ready, write.range.end - write.range.start);
         let at = at + self.model.overheads.completion_ns(Way::Write);
@@ -370,7 +370,8 @@ impl Drive {
     }
 
     fn choose(&self) -> Option<Choice> {
-        let overdue = |waiting: &&Waiting| waiting.ready + self.model.wait_max_ns <= self.now;
+        let overdue =
+            |waiting: &&WaitingRequest| waiting.ready + self.model.wait_max_ns <= self.now;
         if let Some(index) = self.queue.first().filter(overdue).map(|_| 0) {
             return Some(Choice::Queued(index));
         }
@@ -392,7 +393,7 @@ impl Drive {
     }
 
     /// When the first sector of a queued command would pass.
-    fn starts(&self, heads: &Mechanism, waiting: &Waiting) -> u64 {
+    fn starts(&self, heads: &Mechanism, waiting: &WaitingRequest) -> u64 {
         match waiting.kind {
             CommandKind::Read if self.is_coming(&waiting.range) => self.comes(),
             CommandKind::Read => heads.reach(waiting.range.start, self.now, Purpose::Read),
@@ -437,7 +438,7 @@ impl Drive {
 
     /// The heads are on their way to the end of this read, or have been there: it ends when they
     /// are.
-    fn follow_read_ahead(&mut self, read: Waiting) {
+    fn follow_read_ahead(&mut self, read: WaitingRequest) {
         let ahead = self.reading_ahead.take().expect("checked by the caller");
         let before = read.range.start.saturating_sub(ahead.from);
         let first = match before {
@@ -458,7 +459,7 @@ impl Drive {
         self.begin_write(Work::Destage(oldest), &range, 0);
     }
 
-    fn begin_read(&mut self, read: Waiting) {
+    fn begin_read(&mut self, read: WaitingRequest) {
         let (start, sectors) = self.physical(&read.range);
         let (first, passed) = match self.model.parameters().read_buffer.on_arrival {
             true => self.mechanism.take_on_arrival(start, sectors, self.now, Purpose::Read),

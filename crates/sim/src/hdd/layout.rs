@@ -19,7 +19,7 @@ pub(super) const SECTOR_BYTES: u64 = 512;
 
 /// The place of a sector under the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct HeadPosition {
     pub cylinder: u32,
     pub head: u32,
     /// Index on its track.
@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub run: u64,
 }
 
-impl Place {
+impl HeadPosition {
     pub(super) fn is_on_track_of(&self, other: &Self) -> bool {
         (self.cylinder, self.head) == (other.cylinder, other.head)
     }
@@ -66,7 +66,7 @@ impl Layout {
         Ok(Self { zones, heads, serpentine, cylinders, sectors })
     }
 
-    pub(super) fn place(&self, sector: Sector) -> Place {
+    pub(super) fn place(&self, sector: Sector) -> HeadPosition {
         assert!(sector < self.sectors, "sector {sector} beyond the drive");
         let zone = &self.zones[self.zones.partition_point(|z| z.first_sector <= sector) - 1];
         let extent = zone.extent(sector);
@@ -81,7 +81,7 @@ impl Layout {
             .plus(zone.track_skew.times(switches))
             .plus(zone.cylinder_skew.times(within))
             .plus(Angle::fraction(index + u64::from(extent.turned), per_track));
-        Place {
+        HeadPosition {
             cylinder,
             head: self.head(turn as u32, within, cylinder),
             index: index as u32,

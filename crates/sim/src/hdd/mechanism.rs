@@ -1,7 +1,7 @@
 //! Arm and spindle: where the heads are, and when a sector passes under them.
 
 use super::{
-    layout::{Place, Sector},
+    layout::{HeadPosition, Sector},
     model::HddModel,
 };
 use std::rc::Rc;
@@ -136,7 +136,7 @@ impl Mechanism {
     }
 
     /// When the head is settled on the track of `place`.
-    fn arrives(&self, place: Place, at: u64, purpose: Purpose) -> u64 {
+    fn arrives(&self, place: HeadPosition, at: u64, purpose: Purpose) -> u64 {
         let move_ns = self.move_ns(place);
         let settled_ns = match purpose {
             Purpose::Write if move_ns > 0 => {
@@ -147,13 +147,13 @@ impl Mechanism {
         at + settled_ns
     }
 
-    fn move_ns(&self, place: Place) -> u64 {
+    fn move_ns(&self, place: HeadPosition) -> u64 {
         let switch = if place.head == self.head { 0 } else { self.model.head_switch_ns };
         self.model.seek.time_ns(place.cylinder.abs_diff(self.cylinder)).max(switch)
     }
 
     /// The first time not before `at` at which `place` starts to pass.
-    fn next_pass(&self, place: Place, at: u64) -> u64 {
+    fn next_pass(&self, place: HeadPosition, at: u64) -> u64 {
         let turn = self.model.revolution_ns;
         let target = place.angle.nanos(turn);
         let angle = (at + self.phase_ns) % turn;
@@ -183,7 +183,7 @@ impl Mechanism {
     }
 
     /// From the end of one track to the next in address.
-    fn switch_ns(&self, from: Place, to: Place) -> u64 {
+    fn switch_ns(&self, from: HeadPosition, to: HeadPosition) -> u64 {
         let switch = if from.head == to.head { 0 } else { self.model.head_switch_ns };
         self.model.seek.time_ns(from.cylinder.abs_diff(to.cylinder)).max(switch)
     }

@@ -23,7 +23,7 @@ pub struct SsdDrive {
     next_event: u64,
     ready: BinaryHeap<Reverse<Answer>>,
     /// Commands beyond the queue depth, or behind a flush that runs alone.
-    outside: VecDeque<Waiting>,
+    outside: VecDeque<WaitingRequest>,
     in_flight: usize,
     runs_alone: bool,
     firmware: u64,
@@ -42,7 +42,7 @@ pub struct SsdDrive {
     /// Something was programmed whose place only the volatile map knows.
     journal_is_behind: bool,
     /// Writes that must be on the flash one after the other.
-    commits: VecDeque<Waiting>,
+    commits: VecDeque<WaitingRequest>,
     commit: Option<PendingFlush>,
     copies: Copies,
     slc: Option<Slc>,
@@ -50,7 +50,7 @@ pub struct SsdDrive {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingRequest {
     tag: Tag,
     command: Command,
 }
@@ -120,7 +120,7 @@ impl Machine for SsdDrive {
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
         self.last_command = self.now;
-        self.outside.push_back(Waiting { tag, command });
+        self.outside.push_back(WaitingRequest { tag, command });
         self.admit();
         tag
     }
@@ -244,7 +244,7 @@ impl SsdDrive {
         }
     }
 
-    fn begin(&mut self, waiting: Waiting) {
+    fn begin(&mut self, waiting: WaitingRequest) {
         match waiting.command.kind {
             CommandKind::Read => self.begin_read(waiting),
             CommandKind::Write | CommandKind::WriteThrough => self.begin_write(waiting),
@@ -274,7 +274,7 @@ impl SsdDrive {
         begin
     }
 
-    fn begin_read(&mut self, waiting: Waiting) {
+    fn begin_read(&mut self, waiting: WaitingRequest) {
         let controller = &self.model.parameters().controller;
         let (iops_max, read_ns) = (controller.read_iops_max, nanos(controller.read_us));
         let begins = self.firmware_turn(iops_max) + read_ns;
@@ -320,7 +320,7 @@ impl SsdDrive {
         }
     }
 
-    fn begin_write(&mut self, waiting: Waiting) {
+    fn begin_write(&mut self, waiting: WaitingRequest) {
         let range = waiting.command.range;
         let controller = &self.model.parameters().controller;
         let (iops_max, write_ns) = (controller.write_iops_max, nanos(controller.write_us));

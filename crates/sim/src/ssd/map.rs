@@ -6,7 +6,7 @@
 //!
 //! **Invariants**: the mapped units of a region are the sum of its counts over all superblocks.
 
-use super::tally::Tally;
+use super::tally::PrefixSums;
 use crate::Random;
 
 /// Parts of the address space that are told apart.
@@ -21,7 +21,7 @@ pub(super) struct Map {
     units: u64,
     region_units: u64,
     /// Where the units of each region are.
-    tallies: Vec<Tally>,
+    tallies: Vec<PrefixSums>,
     /// The same counts by superblock, then region.
     counts: Vec<u32>,
     valid: Vec<u64>,
@@ -68,7 +68,7 @@ impl Map {
             let counts = &counts;
             (0..superblocks).map(move |index| counts[index * regions as usize + region])
         };
-        let tallies = (0..regions as usize).map(|region| Tally::of(column(region))).collect();
+        let tallies = (0..regions as usize).map(|region| PrefixSums::of(column(region))).collect();
         let row = |index: usize| &counts[index * regions as usize..(index + 1) * regions as usize];
         let sum = |index| row(index).iter().map(|count| u64::from(*count)).sum();
         let valid = (0..superblocks).map(sum).collect();
@@ -119,7 +119,7 @@ impl Map {
     }
 
     pub(super) fn mapped_units(&self) -> u64 {
-        self.tallies.iter().map(Tally::total).sum()
+        self.tallies.iter().map(PrefixSums::total).sum()
     }
 
     /// Valid units of a superblock.

@@ -4,13 +4,13 @@
 
 /// Counts with prefix sums in logarithmic time.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct PrefixSums {
     /// `tree[i]` holds the sum of the counts that end at `i`; index 0 is unused.
     tree: Vec<u32>,
     total: u64,
 }
 
-impl Tally {
+impl PrefixSums {
     pub(super) fn of(counts: impl ExactSizeIterator<Item = u32>) -> Self {
         let mut tree = vec![0; counts.len() + 1];
         let mut total = 0;
@@ -81,7 +81,7 @@ mod tests {
             added in 0usize..40,
         ) {
             let mut counts = counts;
-            let mut tally = Tally::of(counts.iter().copied());
+            let mut tally = PrefixSums::of(counts.iter().copied());
             let added = added % counts.len();
             tally.add(added, 3);
             counts[added] += 3;

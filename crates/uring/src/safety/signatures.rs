@@ -82,13 +82,13 @@ const MAGIC_BYTES_MAX: usize = 32;
 
 /// Offset of a magic, in bytes.
 #[derive(Clone, Copy)]
-enum Place {
+enum SignatureOffset {
     Start(u64),
     /// Before the end.
     End(u64),
 }
 
-impl Place {
+impl SignatureOffset {
     fn offset(self, size_bytes: u64) -> Option<u64> {
         match self {
             Self::Start(offset) => Some(offset),
@@ -99,18 +99,18 @@ impl Place {
 
 struct Magic {
     name: &'static str,
-    place: Place,
+    place: SignatureOffset,
     bytes: &'static [u8],
 }
 
 const fn start(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
     assert!(bytes.len() <= MAGIC_BYTES_MAX);
-    Magic { name, place: Place::Start(offset), bytes }
+    Magic { name, place: SignatureOffset::Start(offset), bytes }
 }
 
 const fn end(name: &'static str, distance: u64, bytes: &'static [u8]) -> Magic {
     assert!(bytes.len() <= MAGIC_BYTES_MAX && bytes.len() as u64 <= distance);
-    Magic { name, place: Place::End(distance), bytes }
+    Magic { name, place: SignatureOffset::End(distance), bytes }
 }
 
 #[rustfmt::skip]

@@ -5,13 +5,13 @@
 use super::signatures::{Probe, Signature};
 use std::io;
 
-type Found = Vec<Signature>;
+type Signatures = Vec<Signature>;
 
 /// Adds what is found of the structures of this file.
 ///
 /// # Errors
 /// Where the device cannot be read.
-pub(crate) fn find(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+pub(crate) fn find(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     ext(probe, found)?;
     master_boot_record(probe, found)?;
     swap(probe, found)?;
@@ -24,7 +24,7 @@ pub(crate) fn find(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
 ///
 /// Source: kernel.org ext4 wiki, "The Super Block": at 1024, `s_magic` at +0x38, `s_feature_compat`
 /// at +0x5c (0x4 has a journal), `s_feature_incompat` at +0x60 (0x8 is a journal, 0x2c0 only ext4).
-fn ext(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+fn ext(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     let Some(superblock) = probe.read::<0x68>(1024)? else { return Ok(()) };
     if superblock[0x38..0x3a] != [0x53, 0xef] {
         return Ok(());
@@ -46,7 +46,7 @@ fn ext(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
 ///
 /// Source: UEFI specification 5.2.1: entries of 16 bytes from 446, status 0x00 or 0x80 first, type
 /// at +4; identifier at 440; 0x55 0xaa at 510.
-fn master_boot_record(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+fn master_boot_record(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     let Some(sector) = probe.read::<512>(0)? else { return Ok(()) };
     let (entries, _) = sector[446..510].as_chunks::<16>();
     let is_plausible = entries.iter().all(|entry| entry[0] & 0x7f == 0);
@@ -59,7 +59,7 @@ fn master_boot_record(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
 }
 
 /// Swap has its signature at the end of its first page, of any page size.
-fn swap(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+fn swap(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     for page_bytes in [4096, 8192, 16384, 32768, 65536] {
         let offset = page_bytes - 10;
         for (magic, name) in [
@@ -77,7 +77,7 @@ fn swap(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
 }
 
 /// An LVM2 label is in one of the first four sectors.
-fn lvm(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+fn lvm(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     for offset in [0, 512, 1024, 1536] {
         if probe.holds(offset, b"LABELONE")? && probe.holds(offset + 24, b"LVM2 001")? {
             found.push(Signature { name: "LVM2 physical volume", offset });
@@ -90,7 +90,7 @@ fn lvm(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
 /// between 8 and 12 KiB before the end.
 ///
 /// Source: `drivers/md/md.c`, `calc_dev_sboffset` and `super_1_load`.
-fn md_at_the_end(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+fn md_at_the_end(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     let sectors = probe.size_bytes / 512;
     if let Some(sector) = (sectors & !127).checked_sub(128) {
         let offset = sector * 512;
@@ -112,7 +112,7 @@ fn md_at_the_end(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
 
 /// Four labels of 256 KiB, two at either end; in each, uberblocks from its middle on, at least 1
 /// KiB apart, with a magic in the byte order of the machine that wrote them.
-fn zfs(probe: &Probe<'_>, found: &mut Found) -> io::Result<()> {
+fn zfs(probe: &Probe<'_>, found: &mut Signatures) -> io::Result<()> {
     const LABEL_BYTES: u64 = 256 << 10;
     const UBERBLOCK: u64 = 0x00ba_b10c;
     let usable = probe.size_bytes - probe.size_bytes % LABEL_BYTES;

@@ -28,10 +28,10 @@ const KEEPALIVE_COUNT: u32 = 9;
 pub struct SocketListener {
     ring: Ring,
     handle: Rc<Handle>,
-    place: Place,
+    place: BoundAddress,
 }
 
-enum Place {
+enum BoundAddress {
     /// The socket file, and its inode as long as it is ours.
     Unix {
         path: PathBuf,
@@ -57,7 +57,7 @@ impl SocketListener {
         rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
         rustix::net::listen(&socket, BACKLOG)?;
         let inode = fs::symlink_metadata(path)?.ino();
-        let place = Place::Unix { path: path.to_owned(), inode };
+        let place = BoundAddress::Unix { path: path.to_owned(), inode };
         Ok(Self { ring: ring.clone(), handle: ring.register(socket), place })
     }
 
@@ -67,15 +67,15 @@ impl SocketListener {
     /// The kernel's error.
     pub fn bind_tcp(ring: &Ring, address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
-        let place = Place::Tcp(socket.local_addr()?);
+        let place = BoundAddress::Tcp(socket.local_addr()?);
         Ok(Self { ring: ring.clone(), handle: ring.register(socket.into()), place })
     }
 
     /// The address of a TCP listener.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match self.place {
-            Place::Tcp(address) => Some(address),
-            Place::Unix { .. } => None,
+            BoundAddress::Tcp(address) => Some(address),
+            BoundAddress::Unix { .. } => None,
         }
     }
 
@@ -99,11 +99,11 @@ impl SocketListener {
 
     fn connected(&self, socket: OwnedFd) -> io::Result<Rc<dyn Stream>> {
         let (socket, peer) = match &self.place {
-            Place::Unix { .. } => {
+            BoundAddress::Unix { .. } => {
                 let peer = unix_peer(&socket);
                 (socket, peer)
             }
-            Place::Tcp(_) => {
+            BoundAddress::Tcp(_) => {
                 let socket = TcpStream::from(socket);
                 socket.set_nodelay(true)?;
                 notice_loss(&socket)?;
@@ -122,8 +122,8 @@ impl Listener for SocketListener {
 
     fn address(&self) -> String {
         match &self.place {
-            Place::Unix { path, .. } => format!("unix:{}", path.display()),
-            Place::Tcp(address) => format!("tcp:{address}"),
+            BoundAddress::Unix { path, .. } => format!("unix:{}", path.display()),
+            BoundAddress::Tcp(address) => format!("tcp:{address}"),
         }
     }
 }
@@ -132,7 +132,7 @@ impl Drop for SocketListener {
     fn drop(&mut self) {
         // Ends an accept that still waits.
         let _ = rustix::net::shutdown(&*self.handle, rustix::net::Shutdown::Both);
-        if let Place::Unix { path, inode } = &self.place
+        if let BoundAddress::Unix { path, inode } = &self.place
             && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
             let _ = fs::remove_file(path);

@@ -2,7 +2,7 @@
 
 use crate::assembly::cores::Cores;
 use crate::assembly::mirror::{CacheDevice, Mirror};
-use crate::assembly::open::{Found, LoadWatch, Loading, OpenError, Tolerance, is_memory};
+use crate::assembly::open::{FoundCache, LoadWatch, Loading, OpenError, Tolerance, is_memory};
 use crate::description::Description;
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,
@@ -44,10 +44,11 @@ impl Cached {
     pub async fn open(
         cores: &Cores,
         description: &Description,
-        found: Found<'_>,
+        found: FoundCache<'_>,
         (tolerance, watch): (Tolerance, Option<&LoadWatch>),
     ) -> Result<(Self, Vec<String>), OpenError> {
-        let Found { described, device: CacheDevice { device, mirror }, mut superblock } = found;
+        let FoundCache { described, device: CacheDevice { device, mirror }, mut superblock } =
+            found;
         if !is_memory(&*device) {
             cores.own(superblock.cache).await.map_err(AssembleError::Device)?;
         }

@@ -2,7 +2,7 @@
 
 mod cache;
 
-pub(crate) use cache::{Found, Wanted, is_memory};
+pub(crate) use cache::{FoundCache, Wanted, is_memory};
 
 use crate::assembly::cores::StripesDiffer;
 use crate::assembly::ownership::{ClaimError, Claimant};

@@ -14,7 +14,7 @@ use crate::assembly::cached::Cached;
 use crate::assembly::cores::Cores;
 use crate::assembly::create::{CoreFacts, cache_options, consider_copies, refuse_occupied};
 use crate::assembly::mirror::{CacheDevice, Mirror};
-use crate::assembly::open::{Found, OpenError, Tolerance};
+use crate::assembly::open::{FoundCache, OpenError, Tolerance};
 use crate::change::exchange::{CallerError, Keep};
 use crate::change::tier::TierError;
 use crate::description::{CacheDescription, Description, DescriptionError};
@@ -267,7 +267,7 @@ impl Volume {
         }
         cores.device.flush().await.map_err(CreateError::from)?;
         let mirror = device.mirror.clone();
-        let found = Found { described: &described, device, superblock };
+        let found = FoundCache { described: &described, device, superblock };
         let opened = Cached::open(&cores, &description, found, (Tolerance::Careful, None)).await;
         let cached = match opened {
             Ok((cached, _)) => cached,

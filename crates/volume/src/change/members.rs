@@ -5,7 +5,7 @@ use crate::assembly::create::{refuse_cache, refuse_memory};
 use crate::assembly::mirror::{CACHE_COPIES, Mirror};
 use crate::background::{BackgroundRate, BackgroundRateError};
 use crate::description::{CoreDescription, FIRST_CORE};
-use crate::volume::kept::{DescriptionKeeper, Kept};
+use crate::volume::kept::{DescriptionKeeper, KeptDescription};
 use crate::volume::{BusyError, CleanAllError, Volume};
 use headpond_block::BlockDevice;
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
@@ -499,24 +499,24 @@ impl CoreDescription {
 }
 
 impl Lists<'_> {
-    fn names(&self, device: &str, kept: &Kept) -> bool {
+    fn names(&self, device: &str, kept: &KeptDescription) -> bool {
         self.word_of(device, kept).is_some()
     }
 
     /// The listed name of that device.
-    fn word_of(&self, device: &str, kept: &Kept) -> Option<String> {
+    fn word_of(&self, device: &str, kept: &KeptDescription) -> Option<String> {
         let mut words = self.spares.iter().chain(&*self.members);
         words.find(|word| kept.name_of(word) == device).cloned()
     }
 
-    fn forget(self, device: &str, kept: &Kept) {
+    fn forget(self, device: &str, kept: &KeptDescription) {
         self.members.retain(|word| kept.name_of(word) != device);
         self.spares.retain(|word| kept.name_of(word) != device);
     }
 
     /// A spare has replaced `old`, where there was one. Devices that were lost before stay listed
     /// until every role has a member.
-    fn follow(&mut self, status: &ArrayStatus, old: Option<&str>, kept: &Kept) {
+    fn follow(&mut self, status: &ArrayStatus, old: Option<&str>, kept: &KeptDescription) {
         let active = |word: &String| {
             let (name, mut members) = (kept.name_of(word), status.members.iter());
             members.any(|it| it.state == RoleState::Active && it.device.as_ref() == Some(&name))

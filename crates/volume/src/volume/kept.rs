@@ -19,11 +19,11 @@ pub struct DescriptionKeeper {
 
 /// The keeper, where there is one.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptDescription {
     pub(crate) keeper: RefCell<Option<DescriptionKeeper>>,
 }
 
-impl Kept {
+impl KeptDescription {
     /// Ends when the description is kept.
     pub(crate) fn tell(&self, description: &Description) -> LocalFuture<'static, ()> {
         match &*self.keeper.borrow() {

@@ -3,7 +3,9 @@
 use super::Volume;
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
-use crate::assembly::open::{Devices, Found, LoadWatch, OpenError, OpenOptions, Tolerance, Wanted};
+use crate::assembly::open::{
+    Devices, FoundCache, LoadWatch, OpenError, OpenOptions, Tolerance, Wanted,
+};
 use crate::assembly::ownership::Ownership;
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::notes::{Note, joined};
@@ -124,7 +126,7 @@ impl Volume {
 async fn open_cached(
     cores: &Cores,
     description: &Description,
-    found: Found<'_>,
+    found: FoundCache<'_>,
     how: (Tolerance, Option<&LoadWatch>),
     were_clean: bool,
 ) -> Result<(Cached, Vec<String>), OpenError> {

@@ -91,14 +91,14 @@ impl fmt::Display for Alert {
 
 /// Whether the condition is the cache's, or the tier's in front of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct CacheRole<'a> {
     volume: &'a str,
     pub is_tier: bool,
     /// Its copies, where it is a mirror.
     mirror: Option<&'a MirrorStatus>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CacheRole<'a> {
     pub fn cache(volume: &'a str) -> Self {
         Self { volume, is_tier: false, mirror: None }
     }
@@ -176,7 +176,7 @@ impl<'a> Place<'a> {
 
 /// The conditions of a cache, or of a tier.
 pub(crate) fn of_cache(
-    place: Place<'_>,
+    place: CacheRole<'_>,
     cache: &CacheStatus,
     settings: &CacheSettings,
     errors: &ErrorStats,
@@ -205,7 +205,7 @@ pub(crate) fn of_writes(
         at_risk: Risk::of_dirty(cache),
         action: format!(
             "check its members with `headpond status {volume}`; then {} shows whether writes succeed now",
-            Place::cache(volume).flush()
+            CacheRole::cache(volume).flush()
         ),
     })
 }
@@ -317,7 +317,7 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     Some(Alert { kind: AlertKind::JournalLost, cause, at_risk, action })
 }
 
-fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+fn of_contents(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
     let device = &cache.device;
     let mut alerts = Vec::new();
     if cache.failed {
@@ -364,7 +364,7 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
 }
 
 /// Reported for as long as it holds: no reset of the statistics makes data readable.
-fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
+fn unreadable(place: CacheRole<'_>, cache: &CacheStatus) -> Alert {
     let (device, blocks) = (&cache.device, cache.unreadable_blocks);
     let discard = format!("discard them with {}", place.detach(true));
     Alert {
@@ -378,7 +378,7 @@ fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
     }
 }
 
-fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
+fn failed(place: CacheRole<'_>, cache: &CacheStatus) -> Alert {
     let (device, (this, below)) = (&cache.device, place.words());
     let (at_risk, action) = match cache.dirty_bytes {
         0 if cache.unflushed_bytes > 0 => (
@@ -405,7 +405,7 @@ fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
     Alert { kind: AlertKind::CacheFailed, cause, at_risk, action }
 }
 
-fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+fn of_devices(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
     let device = &cache.device;
     let mut alerts = Vec::new();
     let replace = format!(
@@ -435,7 +435,7 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
     alerts
 }
 
-fn full(place: Place<'_>, cache: &CacheStatus, cleaning: CleaningPolicy) -> Option<Alert> {
+fn full(place: CacheRole<'_>, cache: &CacheStatus, cleaning: CleaningPolicy) -> Option<Alert> {
     let (dirty, most) = (cache.dirty_bytes, cache.dirty_bytes_max);
     if dirty == 0 || dirty * 100 < most * FULL_PERCENT {
         return None;

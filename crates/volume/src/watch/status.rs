@@ -10,7 +10,7 @@ use crate::jobs::JobStatus;
 use crate::serving::metadata::CoreFileSystem;
 use crate::serving::readahead::ReadaheadStats;
 use crate::volume::Volume;
-use crate::watch::alerts::{self, Alert, Place};
+use crate::watch::alerts::{self, Alert, CacheRole};
 use crate::watch::report::stats_of;
 use headpond_block::BlockDevice;
 use headpond_block::memory::{self, MemoryState};
@@ -133,8 +133,8 @@ impl Volume {
         let array = cores.first().array.status();
         let (tier, cache) = (self.tier_status(), self.cache_status());
         let mut alerts =
-            self.alerts(cache.as_ref(), self.cached(), Place::cache(&description.name));
-        alerts.extend(self.alerts(tier.as_ref(), self.tier(), Place::tier(&description.name)));
+            self.alerts(cache.as_ref(), self.cached(), CacheRole::cache(&description.name));
+        alerts.extend(self.alerts(tier.as_ref(), self.tier(), CacheRole::tier(&description.name)));
         alerts.extend(self.alerts_of_writes(cache.as_ref()));
         for (core, _) in cores.iter() {
             let name = (core.id != FIRST_CORE).then_some(&*core.name);
@@ -186,7 +186,7 @@ impl Volume {
         &self,
         status: Option<&CacheStatus>,
         cached: Option<Rc<Cached>>,
-        place: Place<'_>,
+        place: CacheRole<'_>,
     ) -> Vec<Alert> {
         let Some((status, cached)) = status.zip(cached) else { return Vec::new() };
         let mut errors = ErrorStats::default();

@@ -1,7 +1,7 @@
 //! A disk from outside: rotation, zones, seeks, electronics, track buffer.
 
 use super::FitError;
-use super::probe::{BLOCK, Load, MIB, Probe, median};
+use super::probe::{BLOCK, MIB, Probe, ProbeLoad, median};
 use super::rotation::revolution;
 use serde::Serialize;
 use std::fmt::Write;
@@ -124,7 +124,7 @@ async fn rates(probe: &Probe<'_>) -> Result<Vec<f64>, FitError> {
     let mut rates = Vec::new();
     for zone in 0..ZONES as u64 {
         let from = Some(last / (ZONES as u64 - 1) * zone / BLOCK * BLOCK);
-        let load = Load { is_write: false, bytes: MIB, depth: 4, count, from };
+        let load = ProbeLoad { is_write: false, bytes: MIB, depth: 4, count, from };
         let took = probe.carry_out(load).await?;
         rates.push((count * MIB) as f64 / 1e6 / took);
     }

@@ -22,7 +22,7 @@ pub(super) struct Probe<'a> {
 
 /// Requests of one kind, several at a time.
 #[derive(Clone, Copy)]
-pub(super) struct Load {
+pub(super) struct ProbeLoad {
     pub is_write: bool,
     pub bytes: u64,
     pub depth: usize,
@@ -98,7 +98,7 @@ impl<'a> Probe<'a> {
 
     /// Seconds between the answer that ends a load's first tenth and the one that ends the load;
     /// requests go on until then, so that the last ones have company.
-    pub(super) async fn carry_out(&self, load: Load) -> Result<f64, FitError> {
+    pub(super) async fn carry_out(&self, load: ProbeLoad) -> Result<f64, FitError> {
         let ramp = load.count / 10;
         let (next, answered) = (Cell::new(0), Cell::new(0));
         let (begun, ended) = (Cell::new(self.runtime.now()), Cell::new(None));

@@ -1,7 +1,7 @@
 //! A solid state drive from outside: latency, lanes, ceilings.
 
 use super::FitError;
-use super::probe::{BLOCK, Load, MIB, Probe};
+use super::probe::{BLOCK, MIB, Probe, ProbeLoad};
 use headpond_block::{BlockDevice, Geometry};
 use headpond_sim::ssd::{
     ControllerParameters, FlashParameters, FlushBehaviour, LinkParameters, Protocol, SlcParameters,
@@ -52,7 +52,7 @@ pub(super) async fn measure(probe: &Probe<'_>, destructive: bool) -> Result<Meas
     let read_iops = depths(probe).await?;
     probe.tell("sequential reads");
     let count = (probe.size_bytes() / MIB / 2).min(1000);
-    let load = Load { is_write: false, bytes: MIB, depth: 8, count, from: Some(0) };
+    let load = ProbeLoad { is_write: false, bytes: MIB, depth: 8, count, from: Some(0) };
     let read_mb_per_s = (count * MIB) as f64 / 1e6 / probe.carry_out(load).await?;
     let writes = match destructive {
         true => Some(super::writes::of_ssd(probe).await?),
@@ -67,7 +67,7 @@ async fn depths(probe: &Probe<'_>) -> Result<Vec<(usize, f64)>, FitError> {
     for depth in DEPTHS {
         probe.tell(&format!("random reads, depth {depth}"));
         let count = (depth as u64 * 300).min(20_000);
-        let load = Load { is_write: false, bytes: BLOCK, depth, count, from: None };
+        let load = ProbeLoad { is_write: false, bytes: BLOCK, depth, count, from: None };
         found.push((depth, count as f64 / probe.carry_out(load).await?));
     }
     Ok(found)
@@ -228,7 +228,7 @@ fn reads_per_s(parameters: &SsdParameters, depth: usize) -> f64 {
         let device = ModelDevice::ssd(Rc::new(store), Rc::new(model), State::Full, 1, &runtime);
         let device: Rc<dyn BlockDevice> = Rc::new(device);
         let probe = Probe::new(&device, &runtime, Random::new(1), &|_| {});
-        probe.carry_out(Load { is_write: false, bytes: BLOCK, depth, count, from: None }).await
+        probe.carry_out(ProbeLoad { is_write: false, bytes: BLOCK, depth, count, from: None }).await
     });
     match took {
         Ok(Ok(seconds)) => count as f64 / seconds,

@@ -2,7 +2,7 @@
 
 use super::FitError;
 use super::disk::MeasuredDiskWrites;
-use super::probe::{BLOCK, Load, MIB, Probe, median};
+use super::probe::{BLOCK, MIB, Probe, ProbeLoad, median};
 use super::ssd::MeasuredSsdWrites;
 
 /// Scattered writes after which a disk's cache is taken to be without bounds.
@@ -44,7 +44,7 @@ pub(super) async fn of_ssd(probe: &Probe<'_>) -> Result<MeasuredSsdWrites, FitEr
     }
     probe.tell("random writes at depth");
     let count = 20_000;
-    let load = Load { is_write: true, bytes: BLOCK, depth: 32, count, from: None };
+    let load = ProbeLoad { is_write: true, bytes: BLOCK, depth: 32, count, from: None };
     let iops = count as f64 / probe.carry_out(load).await?;
     probe.tell("sequential writes");
     let windows = WINDOWS.min(probe.size_bytes() / WINDOW);
@@ -52,7 +52,7 @@ pub(super) async fn of_ssd(probe: &Probe<'_>) -> Result<MeasuredSsdWrites, FitEr
     for window in 0..windows {
         let from = Some(window * WINDOW);
         let count = WINDOW / MIB * 10 / 11;
-        let load = Load { is_write: true, bytes: MIB, depth: 8, count, from };
+        let load = ProbeLoad { is_write: true, bytes: MIB, depth: 8, count, from };
         rates.push((count * MIB) as f64 / 1e6 / probe.carry_out(load).await?);
     }
     let burst = rates[0];

@@ -1,6 +1,6 @@
 //! Rounds on a machine that is only described, in virtual time.
 
-use super::{MachineRound, Next, Place, Rounds, Watch};
+use super::{MachineRound, Next, RoundTarget, Rounds, Watch};
 use crate::generator;
 use crate::machine::Machine;
 use crate::outcome::{Baseline, CacheShare, DeviceShare, dirty_ratio};
@@ -29,7 +29,7 @@ pub fn simulate_rounds(
         let takes_flushes = machines[0].takes_flushes;
         let watch = MachineWatch::new(machines, &runtime);
         let (memory, watch) = (generator::no_memory(), &watch);
-        let place = Place { devices, takes_flushes, runtime: &runtime, memory, watch };
+        let place = RoundTarget { devices, takes_flushes, runtime: &runtime, memory, watch };
         super::run(loads, place, &mut sim.random(), next).await;
         Ok(())
     })?

@@ -137,7 +137,7 @@ fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_
         let probe = Rc::new(ProbeDevice::new(of_a_millisecond(&runtime), runtime.clone()));
         let devices: Vec<Rc<dyn BlockDevice>> = vec![Rc::clone(&probe) as _];
         let watch = &Opaque { is_over: &|| false };
-        let place = Place {
+        let place = RoundTarget {
             devices,
             takes_flushes: true,
             runtime: &runtime,
@@ -197,7 +197,7 @@ fn half_a_second(job: Job, takes_flushes: bool) -> Round {
     let round = headpond_sim::run(1, |runtime, sim| async move {
         let devices: Vec<Rc<dyn BlockDevice>> = vec![of_a_millisecond(&runtime)];
         let (memory, watch) = (generator::no_memory(), &Opaque { is_over: &|| false });
-        let place = Place { devices, takes_flushes, runtime: &runtime, memory, watch };
+        let place = RoundTarget { devices, takes_flushes, runtime: &runtime, memory, watch };
         let mut seen = None;
         let mut next = |_, round: Round| {
             seen = Some(round);
@@ -235,7 +235,8 @@ fn a_round_whose_end_is_wanted_ends_within_its_window_and_says_how_long_it_was()
             let watch = &Opaque { is_over: &|| seconds() >= 5.0 };
             let devices: Vec<Rc<dyn BlockDevice>> = vec![of_a_millisecond(&runtime)];
             let memory = generator::no_memory();
-            let place = Place { devices, takes_flushes: true, runtime: &runtime, memory, watch };
+            let place =
+                RoundTarget { devices, takes_flushes: true, runtime: &runtime, memory, watch };
             let mut window = None;
             let mut next = |_, round: Round| {
                 window = round.windows.first().copied();

@@ -23,7 +23,7 @@ pub enum Sector {
 
 /// One block of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum BlockContent {
     /// All of it is one write's, for the block at this byte address.
     Written {
         sequence: u64,
@@ -42,7 +42,7 @@ pub enum Found {
 ///
 /// # Panics
 /// Where `bytes` is not one block long.
-pub fn recognise(payload: &Payload, bytes: &[u8]) -> Found {
+pub fn recognise(payload: &Payload, bytes: &[u8]) -> BlockContent {
     assert_eq!(bytes.len() as u64, BLOCK_BYTES, "one block");
     let mut sectors = [Sector::Foreign; SECTORS_PER_BLOCK];
     for (index, bytes) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
@@ -59,13 +59,13 @@ pub fn recognise(payload: &Payload, bytes: &[u8]) -> Found {
     let is_ours = |sector: &Sector| matches!(sector, Sector::Written { .. } | Sector::Damaged);
     match sectors[0] {
         first if sectors.iter().all(|sector| *sector == first) => match first {
-            Sector::Written { sequence, address } => Found::Written { sequence, address },
-            Sector::Zeroes => Found::Zeroes,
-            Sector::Foreign => Found::Foreign,
-            Sector::Damaged => Found::Mixed(sectors),
+            Sector::Written { sequence, address } => BlockContent::Written { sequence, address },
+            Sector::Zeroes => BlockContent::Zeroes,
+            Sector::Foreign => BlockContent::Foreign,
+            Sector::Damaged => BlockContent::Mixed(sectors),
         },
-        _ if !sectors.iter().any(is_ours) => Found::Foreign,
-        _ => Found::Mixed(sectors),
+        _ if !sectors.iter().any(is_ours) => BlockContent::Foreign,
+        _ => BlockContent::Mixed(sectors),
     }
 }
 
@@ -91,14 +91,14 @@ mod tests {
     fn a_block_tells_its_write_its_address_and_whether_it_is_whole() {
         let payload = Payload::new(5);
         let whole = block(&payload, 9, 8192);
-        let written = Found::Written { sequence: 9, address: 8192 };
+        let written = BlockContent::Written { sequence: 9, address: 8192 };
         assert_eq!(recognise(&payload, &whole), written);
         assert_eq!(recognise(&payload, &whole), written, "it says where it belongs");
         let torn = [&whole[..2048], &block(&payload, 8, 8192)[2048..]].concat();
-        assert!(matches!(recognise(&payload, &torn), Found::Mixed(_)));
+        assert!(matches!(recognise(&payload, &torn), BlockContent::Mixed(_)));
         let mut damaged = whole.clone();
         damaged[700] ^= 1;
-        let Found::Mixed(sectors) = recognise(&payload, &damaged) else { panic!("mixed") };
+        let BlockContent::Mixed(sectors) = recognise(&payload, &damaged) else { panic!("mixed") };
         assert_eq!(sectors[1], Sector::Damaged);
     }
 
@@ -106,9 +106,9 @@ mod tests {
     fn what_another_run_or_nobody_wrote_is_foreign() {
         let payload = Payload::new(5);
         let other = block(&Payload::new(6), 9, 0);
-        assert_eq!(recognise(&payload, &other), Found::Foreign);
-        assert_eq!(recognise(&payload, &[0; 4096]), Found::Zeroes);
+        assert_eq!(recognise(&payload, &other), BlockContent::Foreign);
+        assert_eq!(recognise(&payload, &[0; 4096]), BlockContent::Zeroes);
         let half = [&[0; 2048][..], &[7; 2048]].concat();
-        assert_eq!(recognise(&payload, &half), Found::Foreign);
+        assert_eq!(recognise(&payload, &half), BlockContent::Foreign);
     }
 }

@@ -43,7 +43,7 @@ pub enum FolderError {
 }
 
 /// What was found when a folder was opened.
-pub struct Kept {
+pub struct OpenedFolder {
     pub snapshot: Vec<u8>,
     pub entries: Vec<Vec<u8>>,
 }
@@ -82,7 +82,7 @@ impl Folder {
     ///
     /// # Errors
     /// Where it cannot be read, or is damaged.
-    pub fn open(path: &Path) -> Result<Option<(Self, Kept)>, FolderError> {
+    pub fn open(path: &Path) -> Result<Option<(Self, OpenedFolder)>, FolderError> {
         let error = |source| FolderError::Io { path: path.to_owned(), source };
         let Some((generation, snapshot)) = read_snapshot(path)? else { return Ok(None) };
         let log_path = path.join("log");
@@ -99,7 +99,7 @@ impl Folder {
         };
         log.set_len(log_bytes).and_then(|()| log.sync_all()).map_err(error)?;
         let folder = Self { path: path.to_owned(), log, log_bytes, generation };
-        Ok(Some((folder, Kept { snapshot, entries })))
+        Ok(Some((folder, OpenedFolder { snapshot, entries })))
     }
 
     /// Adds an entry, which is durable after [`Self::sync`].
@@ -237,9 +237,9 @@ fn read_snapshot(folder: &Path) -> Result<Option<(u64, Vec<u8>)>, FolderError> {
 }
 
 /// How long the whole part of a log is, and its entries; `None` where it is of another generation.
-type Found = Option<(u64, Vec<Vec<u8>>)>;
+type LogTail = Option<(u64, Vec<Vec<u8>>)>;
 
-fn read_log(path: &Path, log: &mut File, generation: u64) -> Result<Found, FolderError> {
+fn read_log(path: &Path, log: &mut File, generation: u64) -> Result<LogTail, FolderError> {
     let mut bytes = Vec::new();
     let read = log.seek(SeekFrom::Start(0)).and_then(|_| log.read_to_end(&mut bytes));
     read.map_err(|source| FolderError::Io { path: path.to_owned(), source })?;
@@ -279,7 +279,7 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn reopen(path: &Path) -> (Folder, Kept) {
+    fn reopen(path: &Path) -> (Folder, OpenedFolder) {
         Folder::open(path).unwrap().expect("it is known")
     }
 

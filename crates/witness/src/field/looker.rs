@@ -5,7 +5,7 @@
 //! 2. What was found goes to the witness as it is found: it rules, nobody here.
 //! 3. The device is flushed, so that what was seen is on the medium, and the ruling comes.
 
-use super::content::{Found, recognise};
+use super::content::{BlockContent, recognise};
 use super::link::{Link, LinkError};
 use super::ruling::Ruling;
 use super::wire::{FINDINGS_MAX, FromWitness, ToWitness, Welcome};
@@ -80,7 +80,7 @@ pub(super) async fn find(
     payload: &Payload,
     start_bytes: u64,
     blocks: u64,
-) -> Vec<Found> {
+) -> Vec<BlockContent> {
     if let Ok(bytes) = read(device, start_bytes, blocks).await {
         let each = bytes.chunks_exact(BLOCK_BYTES as usize);
         return each.map(|bytes| recognise(payload, bytes)).collect();
@@ -88,7 +88,7 @@ pub(super) async fn find(
     let mut findings = Vec::new();
     for block in 0..blocks {
         let read = read(device, start_bytes + block * BLOCK_BYTES, 1).await;
-        findings.push(read.map_or(Found::Unreadable, |bytes| recognise(payload, &bytes)));
+        findings.push(read.map_or(BlockContent::Unreadable, |bytes| recognise(payload, &bytes)));
     }
     findings
 }

@@ -1,6 +1,6 @@
 //! Where the next write goes.
 
-use super::wire::{Load, Pattern};
+use super::wire::{Pattern, WireLoad};
 use crate::draw::Draw;
 
 /// One in so many blocks is hot, and nine in ten writes go there.
@@ -9,7 +9,7 @@ const HOT_PERCENT: u64 = 90;
 
 /// Draws addresses.
 pub(crate) struct Places {
-    load: Load,
+    load: WireLoad,
     /// Places of the region that a write can begin at.
     places: u64,
     next: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Places {
 impl Places {
     /// # Panics
     /// Where a write does not fit the region.
-    pub fn new(load: Load, region_blocks: u64, seed: u64) -> Self {
+    pub fn new(load: WireLoad, region_blocks: u64, seed: u64) -> Self {
         let places = region_blocks / load.write_blocks;
         assert!(places > 0, "a write fits the region");
         Self { load, places, next: 0, draw: Draw::new(seed) }

@@ -13,7 +13,7 @@
 //! at, nothing offends, and there was something that the device had promised to keep.
 
 use super::book::{Block, Book, Settled};
-use super::content::{Found, Sector};
+use super::content::{BlockContent, Sector};
 use crate::{BLOCK_BYTES, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -144,17 +144,17 @@ pub struct Judge {
     atom_bytes: u64,
     next: u64,
     counts: Counts,
-    first: Option<(Offence, u64, Found)>,
+    first: Option<(Offence, u64, BlockContent)>,
     /// Of lost and stale blocks: the newest announced write when their value was promised.
     promised_at: Vec<u64>,
     newest_found: u64,
-    tally: Tally,
+    tally: RulingTally,
     /// What each block that was looked at holds of this run, for the book.
     settled: Vec<Settled>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct RulingTally {
     promised: u64,
     unpromised_kept: u64,
     unpromised_gone: u64,
@@ -172,7 +172,7 @@ impl Judge {
             first: None,
             promised_at: Vec::new(),
             newest_found: 0,
-            tally: Tally::default(),
+            tally: RulingTally::default(),
             settled: Vec::new(),
         }
     }
@@ -186,7 +186,7 @@ impl Judge {
     ///
     /// # Panics
     /// Behind the end of the region.
-    pub fn look(&mut self, book: &Book, found: &Found) {
+    pub fn look(&mut self, book: &Book, found: &BlockContent) {
         let at = self.next;
         let known = book.block(at);
         self.next += 1;
@@ -221,14 +221,16 @@ impl Judge {
         }
     }
 
-    fn offence(&mut self, known: &Block, address: u64, found: &Found) -> Option<Offence> {
+    fn offence(&mut self, known: &Block, address: u64, found: &BlockContent) -> Option<Offence> {
         match found {
-            Found::Written { sequence, address: at } if *at == address => value(known, *sequence),
-            Found::Written { .. } => Some(Offence::Misdirected),
-            Found::Zeroes | Found::Foreign => nothing(known),
-            Found::Mixed(sectors) => self.mixture(known, address, sectors),
-            Found::Unreadable if known.possible > 0 => Some(Offence::Unreadable),
-            Found::Unreadable => {
+            BlockContent::Written { sequence, address: at } if *at == address => {
+                value(known, *sequence)
+            }
+            BlockContent::Written { .. } => Some(Offence::Misdirected),
+            BlockContent::Zeroes | BlockContent::Foreign => nothing(known),
+            BlockContent::Mixed(sectors) => self.mixture(known, address, sectors),
+            BlockContent::Unreadable if known.possible > 0 => Some(Offence::Unreadable),
+            BlockContent::Unreadable => {
                 self.tally.unreadable_elsewhere += 1;
                 None
             }
@@ -325,15 +327,15 @@ fn nothing(known: &Block) -> Option<Offence> {
 }
 
 /// What an allowed content leaves to be found next time.
-fn values(found: &Found) -> Settled {
+fn values(found: &BlockContent) -> Settled {
     let of = |sector: &Sector| match sector {
         Sector::Written { sequence, .. } => *sequence,
         Sector::Zeroes | Sector::Foreign | Sector::Damaged => 0,
     };
     let (oldest, newest) = match found {
-        Found::Written { sequence, .. } => (*sequence, *sequence),
-        Found::Zeroes | Found::Foreign | Found::Unreadable => (0, 0),
-        Found::Mixed(sectors) => {
+        BlockContent::Written { sequence, .. } => (*sequence, *sequence),
+        BlockContent::Zeroes | BlockContent::Foreign | BlockContent::Unreadable => (0, 0),
+        BlockContent::Mixed(sectors) => {
             let values = sectors.iter().map(of);
             (values.clone().min().unwrap_or(0), values.max().unwrap_or(0))
         }
@@ -341,20 +343,22 @@ fn values(found: &Found) -> Settled {
     Settled::Values { oldest, newest }
 }
 
-fn own_value(found: &Found, address: u64) -> Option<u64> {
+fn own_value(found: &BlockContent, address: u64) -> Option<u64> {
     match found {
-        Found::Written { sequence, address: at } if *at == address => Some(*sequence),
+        BlockContent::Written { sequence, address: at } if *at == address => Some(*sequence),
         _ => None,
     }
 }
 
-fn describe(found: &Found) -> String {
+fn describe(found: &BlockContent) -> String {
     match found {
-        Found::Written { sequence, address } => format!("write {sequence} of byte {address}"),
-        Found::Zeroes => "zeros".to_owned(),
-        Found::Foreign => "nothing that this run has written".to_owned(),
-        Found::Unreadable => "a read error".to_owned(),
-        Found::Mixed(sectors) => {
+        BlockContent::Written { sequence, address } => {
+            format!("write {sequence} of byte {address}")
+        }
+        BlockContent::Zeroes => "zeros".to_owned(),
+        BlockContent::Foreign => "nothing that this run has written".to_owned(),
+        BlockContent::Unreadable => "a read error".to_owned(),
+        BlockContent::Mixed(sectors) => {
             let words: Vec<String> = sectors.iter().map(describe_sector).collect();
             format!("sectors of different writes: {}", words.join(", "))
         }

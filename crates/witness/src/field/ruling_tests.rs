@@ -26,22 +26,22 @@ fn book() -> Book {
     book
 }
 
-fn at(block: u64, sequence: u64) -> Found {
-    Found::Written { sequence, address: block * BLOCK_BYTES }
+fn at(block: u64, sequence: u64) -> BlockContent {
+    BlockContent::Written { sequence, address: block * BLOCK_BYTES }
 }
 
-fn good() -> [Found; 4] {
-    [at(0, 4), at(1, 2), at(2, 3), Found::Foreign]
+fn good() -> [BlockContent; 4] {
+    [at(0, 4), at(1, 2), at(2, 3), BlockContent::Foreign]
 }
 
-fn rule_on(atom_bytes: u64, found: &[Found]) -> Ruling {
+fn rule_on(atom_bytes: u64, found: &[BlockContent]) -> Ruling {
     let mut book = book();
     let mut judge = Judge::new(atom_bytes);
     found.iter().for_each(|found| judge.look(&book, found));
     judge.rule(&mut book, true)
 }
 
-fn rule(found: &[Found]) -> Ruling {
+fn rule(found: &[BlockContent]) -> Ruling {
     rule_on(BLOCK_BYTES, found)
 }
 
@@ -59,14 +59,14 @@ fn each_offence_has_its_name_and_its_block() {
     let mut torn = [Sector::Written { sequence: 3, address: 8192 }; 8];
     torn[0] = Sector::Zeroes;
     for (found, offence) in [
-        (Found::Zeroes, Offence::Lost),
-        (Found::Foreign, Offence::Lost),
+        (BlockContent::Zeroes, Offence::Lost),
+        (BlockContent::Foreign, Offence::Lost),
         (at(2, 2), Offence::Stale),
         (at(1, 3), Offence::Misdirected),
         (at(2, 9), Offence::ThirdValue),
-        (Found::Mixed(damaged), Offence::ThirdValue),
-        (Found::Mixed(torn), Offence::Torn),
-        (Found::Unreadable, Offence::Unreadable),
+        (BlockContent::Mixed(damaged), Offence::ThirdValue),
+        (BlockContent::Mixed(torn), Offence::Torn),
+        (BlockContent::Unreadable, Offence::Unreadable),
     ] {
         let mut all = good();
         all[2] = found.clone();
@@ -80,7 +80,7 @@ fn each_offence_has_its_name_and_its_block() {
 #[test]
 fn a_loss_is_reordered_where_something_later_survived() {
     let mut all = good();
-    all[2] = Found::Zeroes;
+    all[2] = BlockContent::Zeroes;
     assert_eq!(rule(&all).counts.reordered, 1, "write 4 began after the flush");
     all[0] = at(0, 1);
     assert_eq!(rule(&all).counts.reordered, 0, "nothing after the flush is there");
@@ -91,12 +91,12 @@ fn a_torn_block_is_judged_by_sector_where_the_device_promises_no_more() {
     let mut all = good();
     let mut sectors = [Sector::Written { sequence: 1, address: 0 }; 8];
     sectors[7] = Sector::Written { sequence: 4, address: 0 };
-    all[0] = Found::Mixed(sectors);
+    all[0] = BlockContent::Mixed(sectors);
     assert_eq!(rule(&all).counts.torn, 1);
     let ruling = rule_on(SECTOR_BYTES, &all);
     assert_eq!((ruling.verdict, ruling.torn_allowed), (Verdict::Kept, 1));
     sectors[3] = Sector::Zeroes;
-    all[0] = Found::Mixed(sectors);
+    all[0] = BlockContent::Mixed(sectors);
     assert_eq!(rule_on(SECTOR_BYTES, &all).counts.lost, 1, "what was promised is not there");
 }
 
@@ -106,7 +106,7 @@ fn nothing_passes_that_was_not_looked_at_or_not_promised() {
     assert_eq!(rule(&[]).verdict, Verdict::Incomplete);
     let mut book = Book::new(1);
     let mut judge = Judge::new(BLOCK_BYTES);
-    judge.look(&book, &Found::Zeroes);
+    judge.look(&book, &BlockContent::Zeroes);
     assert_eq!(judge.rule(&mut book, true).verdict, Verdict::NothingPromised);
 }
 
@@ -126,7 +126,7 @@ fn what_a_look_has_shown_stays() {
 fn what_was_told_is_not_told_again_until_something_new_is_promised() {
     let mut book = book();
     let mut all = good();
-    all[2] = Found::Mixed([Sector::Damaged; 8]);
+    all[2] = BlockContent::Mixed([Sector::Damaged; 8]);
     let look = |book: &mut Book| {
         let mut judge = Judge::new(BLOCK_BYTES);
         all.iter().for_each(|found| judge.look(book, found));
@@ -148,7 +148,7 @@ fn a_block_of_two_values_stays_one_of_them() {
     let mut all = good();
     let mut sectors = [Sector::Written { sequence: 1, address: 0 }; 8];
     sectors[7] = Sector::Written { sequence: 4, address: 0 };
-    all[0] = Found::Mixed(sectors);
+    all[0] = BlockContent::Mixed(sectors);
     for _ in 0..2 {
         let mut judge = Judge::new(SECTOR_BYTES);
         all.iter().for_each(|found| judge.look(&book, found));

@@ -3,7 +3,7 @@
 //! Everything that is needed to look lies in the seed and the number of blocks, which every sector
 //! carries and which are short enough to be written down.
 
-use super::content::{Found, Sector, fill};
+use super::content::{BlockContent, Sector, fill};
 use super::looker::find;
 use super::wire::FINDINGS_MAX;
 use crate::{BLOCK_BYTES, Content, Payload, SECTOR_BYTES};
@@ -18,7 +18,7 @@ pub struct Pattern {
 
 /// What a look found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Seen {
+pub struct SimpleCheck {
     pub whole: u64,
     /// Blocks with nothing of the pattern.
     pub lost: u64,
@@ -81,8 +81,12 @@ pub async fn recall(device: &dyn BlockDevice) -> Result<Option<Pattern>, DeviceE
 }
 
 /// Reads a pattern back. Reads that fail are counted.
-pub async fn look(device: &dyn BlockDevice, pattern: Pattern, progress: &dyn Fn(u64)) -> Seen {
-    let (payload, mut seen) = (Payload::new(pattern.seed), Seen::default());
+pub async fn look(
+    device: &dyn BlockDevice,
+    pattern: Pattern,
+    progress: &dyn Fn(u64),
+) -> SimpleCheck {
+    let (payload, mut seen) = (Payload::new(pattern.seed), SimpleCheck::default());
     let mut block = 0;
     while block < pattern.blocks {
         let blocks = PIECE_BLOCKS.min(pattern.blocks - block);
@@ -95,23 +99,23 @@ pub async fn look(device: &dyn BlockDevice, pattern: Pattern, progress: &dyn Fn(
     seen
 }
 
-impl Seen {
+impl SimpleCheck {
     pub fn is_whole(&self, pattern: Pattern) -> bool {
         pattern.blocks > 0 && self.whole == pattern.blocks
     }
 
-    fn count(&mut self, pattern: Pattern, block: u64, found: &Found) {
+    fn count(&mut self, pattern: Pattern, block: u64, found: &BlockContent) {
         let is_ours = |sector: &Sector| !matches!(sector, Sector::Zeroes | Sector::Foreign);
         let count = match found {
-            Found::Written { sequence, address } if *sequence == pattern.sequence() => {
+            BlockContent::Written { sequence, address } if *sequence == pattern.sequence() => {
                 if *address == block * BLOCK_BYTES {
                     self.whole += 1;
                     return;
                 }
                 &mut self.misdirected
             }
-            Found::Unreadable => &mut self.unreadable,
-            Found::Mixed(sectors) if sectors.iter().any(is_ours) => &mut self.torn,
+            BlockContent::Unreadable => &mut self.unreadable,
+            BlockContent::Mixed(sectors) if sectors.iter().any(is_ours) => &mut self.torn,
             _ => &mut self.lost,
         };
         *count += 1;

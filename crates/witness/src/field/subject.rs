@@ -9,7 +9,7 @@
 //! be gone. What was confirmed to a writer survives a restart of the witness.
 
 use super::book::{Book, BookError};
-use super::content::Found;
+use super::content::BlockContent;
 use super::event::Event;
 use super::folder::{Folder, FolderError, RULINGS};
 use super::ruling::{Judge, Ruling, Verdict};
@@ -185,7 +185,7 @@ impl Subject {
     ///
     /// # Errors
     /// Where nobody said that they would look, or they look behind the end.
-    pub fn look(&mut self, findings: &[Found]) -> Result<(), SubjectError> {
+    pub fn look(&mut self, findings: &[BlockContent]) -> Result<(), SubjectError> {
         let judge = self.judge.as_mut().ok_or(SubjectError::OutOfPlace("a finding"))?;
         let left = self.book.block_count() - judge.next_block();
         if findings.len() as u64 > left {

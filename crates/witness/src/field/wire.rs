@@ -8,7 +8,7 @@
 
 use super::book::{REGION_BLOCKS_MAX, WRITE_BLOCKS_MAX};
 use super::codec::{CodecError, Reader, put_number};
-use super::content::{Found, Sector};
+use super::content::{BlockContent, Sector};
 use super::event::{EVENT_BYTES_MAX, Event};
 use super::ruling::Ruling;
 use crate::{BLOCK_BYTES, SECTOR_BYTES, SECTORS_PER_BLOCK};
@@ -56,7 +56,7 @@ pub enum Sync {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
+pub struct WireLoad {
     pub pattern: Pattern,
     pub sync: Sync,
     pub sync_every: u64,
@@ -118,7 +118,7 @@ pub enum ToWitness {
     /// None of them: the writer is still there.
     Events(Vec<Event>),
     /// What the next blocks were found to hold.
-    Findings(Vec<Found>),
+    Findings(Vec<BlockContent>),
     /// All blocks were looked at, and the device was flushed, or would not be.
     Looked {
         was_flushed: bool,
@@ -233,7 +233,7 @@ impl Region {
     }
 }
 
-impl Load {
+impl WireLoad {
     /// # Errors
     /// Where a figure is zero or too large, by its name.
     pub fn check(&self) -> Result<(), CodecError> {
@@ -295,13 +295,13 @@ fn list<T>(
     (0..count).map(|_| take(reader)).collect()
 }
 
-fn put_found(bytes: &mut Vec<u8>, found: &Found) {
+fn put_found(bytes: &mut Vec<u8>, found: &BlockContent) {
     match found {
-        Found::Written { sequence, address } => put_written(bytes, 1, *sequence, *address),
-        Found::Zeroes => bytes.push(2),
-        Found::Foreign => bytes.push(3),
-        Found::Unreadable => bytes.push(4),
-        Found::Mixed(sectors) => {
+        BlockContent::Written { sequence, address } => put_written(bytes, 1, *sequence, *address),
+        BlockContent::Zeroes => bytes.push(2),
+        BlockContent::Foreign => bytes.push(3),
+        BlockContent::Unreadable => bytes.push(4),
+        BlockContent::Mixed(sectors) => {
             bytes.push(5);
             for sector in sectors {
                 match sector {
@@ -323,18 +323,18 @@ fn put_written(bytes: &mut Vec<u8>, tag: u8, sequence: u64, address: u64) {
     put_number(bytes, address);
 }
 
-fn take_found(reader: &mut Reader<'_>) -> Result<Found, CodecError> {
+fn take_found(reader: &mut Reader<'_>) -> Result<BlockContent, CodecError> {
     Ok(match reader.byte()? {
-        1 => Found::Written { sequence: reader.number()?, address: reader.number()? },
-        2 => Found::Zeroes,
-        3 => Found::Foreign,
-        4 => Found::Unreadable,
+        1 => BlockContent::Written { sequence: reader.number()?, address: reader.number()? },
+        2 => BlockContent::Zeroes,
+        3 => BlockContent::Foreign,
+        4 => BlockContent::Unreadable,
         5 => {
             let mut sectors = [Sector::Foreign; SECTORS_PER_BLOCK];
             for sector in &mut sectors {
                 *sector = take_sector(reader)?;
             }
-            Found::Mixed(sectors)
+            BlockContent::Mixed(sectors)
         }
         found => return Err(CodecError::Tag { what: "finding", found }),
     })
@@ -371,17 +371,17 @@ mod tests {
         prop::collection::vec(event, 0..50)
     }
 
-    fn findings() -> impl Strategy<Value = Vec<Found>> {
+    fn findings() -> impl Strategy<Value = Vec<BlockContent>> {
         let found =
             (any::<u64>(), any::<u64>(), 0..5u8).prop_map(|(sequence, address, kind)| match kind {
-                0 => Found::Written { sequence, address },
-                1 => Found::Zeroes,
-                2 => Found::Foreign,
-                3 => Found::Unreadable,
+                0 => BlockContent::Written { sequence, address },
+                1 => BlockContent::Zeroes,
+                2 => BlockContent::Foreign,
+                3 => BlockContent::Unreadable,
                 _ => {
                     let mut sectors = [Sector::Written { sequence, address }; SECTORS_PER_BLOCK];
                     (sectors[1], sectors[2]) = (Sector::Zeroes, Sector::Damaged);
-                    Found::Mixed(sectors)
+                    BlockContent::Mixed(sectors)
                 }
             });
         prop::collection::vec(found, 0..50)
@@ -409,7 +409,7 @@ mod tests {
         let events = vec![Event::Announced { sequence, block, blocks }; EVENTS_MAX];
         assert!(ToWitness::Events(events).encode().len() <= BODY_BYTES_MAX);
         let sector = Sector::Written { sequence, address: u64::MAX };
-        let findings = vec![Found::Mixed([sector; SECTORS_PER_BLOCK]); FINDINGS_MAX];
+        let findings = vec![BlockContent::Mixed([sector; SECTORS_PER_BLOCK]); FINDINGS_MAX];
         assert!(ToWitness::Findings(findings).encode().len() <= BODY_BYTES_MAX);
     }
 

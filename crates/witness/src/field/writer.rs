@@ -16,7 +16,7 @@ use super::content::fill;
 use super::event::Event;
 use super::link::{Link, LinkError};
 use super::pattern::Places;
-use super::wire::{EVENTS_MAX, FromWitness, Load, Sync, ToWitness, Welcome};
+use super::wire::{EVENTS_MAX, FromWitness, Sync, ToWitness, Welcome, WireLoad};
 use crate::{BLOCK_BYTES, Payload};
 use headpond_block::sync::{Access, Notify, RangeLocks};
 use headpond_block::{
@@ -55,7 +55,7 @@ pub enum WriteError {
 
 /// What a writer has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriterTotals {
     pub writes: u64,
     pub flushes: u64,
     pub failed: u64,
@@ -66,7 +66,7 @@ pub struct Writer {
     device: Rc<dyn BlockDevice>,
     runtime: Runtime,
     link: Rc<Link>,
-    load: Load,
+    load: WireLoad,
     payload: Payload,
     start_bytes: u64,
     places: RefCell<Places>,
@@ -84,7 +84,7 @@ pub struct Writer {
     is_over: Cell<bool>,
     failed: RefCell<Option<WriteError>>,
     changed: Notify,
-    written: Cell<Written>,
+    written: Cell<WriterTotals>,
 }
 
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ impl Writer {
         device: Rc<dyn BlockDevice>,
         runtime: &Runtime,
         link: Rc<Link>,
-        load: Load,
+        load: WireLoad,
         welcome: &Welcome,
     ) -> Rc<Self> {
         let region = welcome.region;
@@ -135,7 +135,7 @@ impl Writer {
         })
     }
 
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> WriterTotals {
         self.written.get()
     }
 
@@ -150,7 +150,7 @@ impl Writer {
     /// # Errors
     /// Where the witness or the device is lost; what was submitted is then in flight for the
     /// witness.
-    pub async fn run(self: &Rc<Self>) -> Result<Written, WriteError> {
+    pub async fn run(self: &Rc<Self>) -> Result<WriterTotals, WriteError> {
         let reporter = {
             let writer = Rc::clone(self);
             self.runtime.spawn(async move { writer.report().await })

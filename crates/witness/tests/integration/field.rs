@@ -7,7 +7,7 @@ use headpond_block::{BlockDevice, Geometry, RequestKind, Stability};
 use headpond_sim::{Flushes, Medium, run};
 use headpond_witness::field::ruling::{Offence, Ruling, Verdict};
 use headpond_witness::field::server::Limits;
-use headpond_witness::field::wire::{Load, Pattern, Sync};
+use headpond_witness::field::wire::{Pattern, Sync, WireLoad};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn cuts(seed: u64, disk: impl FnOnce() -> Medium + 'static) -> Vec<Ruling> {
             (Pattern::Hot, Sync::Flush, 1),
             (Pattern::Random, Sync::None, 2),
         ] {
-            let load = Load { pattern, sync, write_blocks, ..LOAD };
+            let load = WireLoad { pattern, sync, write_blocks, ..LOAD };
             rig.write_until_cut(&medium, load, rig.some_ms(30)).await;
             if rig.some_ms(2).as_millis() == 2 {
                 rig.start_witness(&path, Limits::default());
@@ -97,7 +97,7 @@ fn damaged(damage: impl Fn(&Medium)) -> Ruling {
     run(3, |runtime, sim| async move {
         let rig = Rig::new(runtime, sim, &path);
         let medium = Rc::new(Medium::flushable("disk", SIZE_BYTES));
-        let load = Load { pattern: Pattern::Sequential, ..LOAD };
+        let load = WireLoad { pattern: Pattern::Sequential, ..LOAD };
         rig.write(rig.powered(&medium), load, Duration::from_millis(500)).await.unwrap();
         damage(&medium);
         rig.verify(rig.powered(&medium)).await.unwrap()
@@ -159,7 +159,7 @@ fn faulty(kind: RequestKind, fault: Fault, times: u64) -> Ruling {
         let faults = FaultControl::default();
         let device: Rc<dyn BlockDevice> =
             Rc::new(FaultDevice::new(rig.powered(&medium), faults.clone(), runtime.clone()));
-        let load = Load { pattern: Pattern::Sequential, ..LOAD };
+        let load = WireLoad { pattern: Pattern::Sequential, ..LOAD };
         // So late that nothing is written there again.
         let late = runtime.clone().spawn(async move {
             runtime.sleep(Duration::from_millis(285)).await;

@@ -1,6 +1,6 @@
 //! One device at the witness: what it keeps on its own disk, and what a restart finds.
 
-use headpond_witness::field::content::Found;
+use headpond_witness::field::content::BlockContent;
 use headpond_witness::field::event::Event;
 use headpond_witness::field::folder::LOG_BYTES_MAX;
 use headpond_witness::field::ruling::Verdict;
@@ -55,7 +55,7 @@ fn the_story_of_a_block_goes_on_over_the_end_of_a_log() {
     let next = written_past_a_replacement(&mut subject, dir.path());
     subject.lose(0).unwrap();
     subject.open_look(&hello(Purpose::Verify)).unwrap();
-    subject.look(&vec![Found::Zeroes; BLOCKS as usize]).unwrap();
+    subject.look(&vec![BlockContent::Zeroes; BLOCKS as usize]).unwrap();
     let first = subject.rule(0, true).unwrap().first.expect("everything is lost");
     let newest = (next - BLOCKS..next).find(|number| number % BLOCKS == first.block).unwrap();
     let told = |words: &str| first.story.iter().any(|line| line.ends_with(words));
@@ -82,7 +82,7 @@ fn look(subject: &mut Subject, boot: &str, writes: u64) -> headpond_witness::fie
     subject.open_look(&Hello { boot, ..hello(Purpose::Verify) }).unwrap();
     for block in 0..BLOCKS {
         let sequence = writes - (writes + BLOCKS - block) % BLOCKS;
-        subject.look(&[Found::Written { sequence, address: block * 4096 }]).unwrap();
+        subject.look(&[BlockContent::Written { sequence, address: block * 4096 }]).unwrap();
     }
     subject.rule(0, true).unwrap()
 }
@@ -135,9 +135,9 @@ fn findings_behind_the_end_of_the_region_are_refused() {
     let mut subject = begun(dir.path());
     subject.report(0, writes(1, 1)).unwrap();
     subject.lose(0).unwrap();
-    assert!(subject.look(&[Found::Zeroes]).is_err(), "nobody said that they would look");
+    assert!(subject.look(&[BlockContent::Zeroes]).is_err(), "nobody said that they would look");
     subject.open_look(&hello(Purpose::Verify)).unwrap();
-    assert!(subject.look(&vec![Found::Zeroes; BLOCKS as usize + 1]).is_err());
+    assert!(subject.look(&vec![BlockContent::Zeroes; BLOCKS as usize + 1]).is_err());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn half_a_look_passes_nothing_and_leaves_the_cut_to_be_looked_at() {
     let block = 40 % BLOCKS;
     for at in 0..block {
         let sequence = 32 + at;
-        subject.look(&[Found::Written { sequence, address: at * 4096 }]).unwrap();
+        subject.look(&[BlockContent::Written { sequence, address: at * 4096 }]).unwrap();
     }
     let ruling = subject.rule(0, true).unwrap();
     assert_eq!((ruling.verdict, ruling.cut), (Verdict::Incomplete, Some(1)), "{ruling:#?}");

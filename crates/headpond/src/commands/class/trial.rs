@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// Requests of one class, each counted once.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Tally {
+struct ClassTally {
     reads: u64,
     writes: u64,
     read_bytes: u64,
@@ -21,7 +21,7 @@ struct Tally {
 
 /// The totals of a trace.
 struct Trial {
-    classes: [Tally; CLASSES_MAX],
+    classes: [ClassTally; CLASSES_MAX],
     /// Flushes and discards, which have no class.
     unclassed: u64,
 }
@@ -55,7 +55,7 @@ fn try_all(
     reader: &mut TraceReader,
     mut each: impl FnMut(&TraceRecord, Option<ClassId>),
 ) -> Result<Trial> {
-    let mut trial = Trial { classes: [Tally::default(); CLASSES_MAX], unclassed: 0 };
+    let mut trial = Trial { classes: [ClassTally::default(); CLASSES_MAX], unclassed: 0 };
     while let Some(record) = reader.next_record()? {
         // Its completion counts.
         if record.flags.contains(RecordFlags::RETRIED) {

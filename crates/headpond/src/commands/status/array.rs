@@ -87,7 +87,7 @@ fn tell_integrity(integrity: &IntegrityStatus) -> String {
 }
 
 /// The deadlines of members.
-fn tell_patience(deadlines: &DeadlineStatus) -> String {
+fn tell_deadlines(deadlines: &DeadlineStatus) -> String {
     let seconds = |millis: u64| format!("{} s", millis as f64 / 1000.0);
     let read = match deadlines.read_timeout_ms {
         Some(millis) => format!("reads are reconstructed after {} at most", seconds(millis)),

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use headpond_volume::Size;
-use headpond_witness::field::wire::{Load, Pattern, Sync};
+use headpond_witness::field::wire::{Pattern, Sync, WireLoad};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -303,8 +303,8 @@ pub struct ProbeArgs {
 }
 
 impl LoadArgs {
-    pub fn load(&self, seconds: Option<u64>) -> Load {
-        Load {
+    pub fn load(&self, seconds: Option<u64>) -> WireLoad {
+        WireLoad {
             pattern: match self.pattern {
                 PatternWord::Random => Pattern::Random,
                 PatternWord::Sequential => Pattern::Sequential,

@@ -11,7 +11,7 @@ use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::Size;
 use headpond_witness::BLOCK_BYTES;
-use headpond_witness::field::simple::{Pattern, Seen, look, recall, write};
+use headpond_witness::field::simple::{Pattern, SimpleCheck, look, recall, write};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -84,8 +84,8 @@ const NOT_RECALLED: &str = "it does not begin with the header of `simple write`:
     not written, or something \
      else was since, or its very start is lost. Give --seed and --size as `simple write` has told them";
 
-fn told(pattern: Pattern, seen: &Seen) -> String {
-    let Seen { whole, lost, misdirected, torn, unreadable, first } = *seen;
+fn told(pattern: Pattern, seen: &SimpleCheck) -> String {
+    let SimpleCheck { whole, lost, misdirected, torn, unreadable, first } = *seen;
     let Some(first) = first else {
         return format!(
             "all {} flushed blocks are intact. If the power was cut since, the device kept \

@@ -7,8 +7,8 @@ use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig, Runtime};
 use headpond_uring::{RingConfig, run_with_pool};
-use headpond_witness::field::wire::{Load, Purpose};
-use headpond_witness::field::writer::{Writer, Written};
+use headpond_witness::field::wire::{Purpose, WireLoad};
+use headpond_witness::field::writer::{Writer, WriterTotals};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,9 +44,9 @@ pub async fn write(
     client: &Client,
     purpose: Purpose,
     args: &LoadArgs,
-    load: Load,
+    load: WireLoad,
     is_interrupted: Arc<AtomicBool>,
-) -> Result<Written> {
+) -> Result<WriterTotals> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
     let (ring, runtime) = (client.ring(), &client.runtime);
     let device = client.target.open_to_write(ring, runtime, consent).await?;
@@ -72,7 +72,7 @@ async fn watch(runtime: Runtime, writer: Rc<Writer>, is_interrupted: Arc<AtomicB
             return writer.stop();
         }
         if look.is_multiple_of(TELL_EVERY) {
-            let Written { writes, flushes, failed } = writer.written();
+            let WriterTotals { writes, flushes, failed } = writer.written();
             eprintln!("headpond: {writes} writes, {flushes} flushes acknowledged, {failed} failed");
         }
     }

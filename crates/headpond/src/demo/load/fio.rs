@@ -1,6 +1,6 @@
 //! Load by fio's NBD engine: an independent client.
 
-use super::{Limit, Load, Measured, Pattern, Target, Workload};
+use super::{Limit, LoadMaker, Measured, Pattern, Target, Workload};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ impl Fio {
     }
 }
 
-impl Load for Fio {
+impl LoadMaker for Fio {
     fn name(&self) -> String {
         format!("{}, its nbd engine", self.version)
     }

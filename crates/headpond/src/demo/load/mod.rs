@@ -86,7 +86,7 @@ impl Target<'_> {
 const SEQUENTIAL_BYTES: u64 = 1 << 30;
 
 /// A load generator.
-pub trait Load {
+pub trait LoadMaker {
     /// Its name, for the output.
     fn name(&self) -> String;
 

@@ -1,6 +1,6 @@
 //! Load by Headpond's own NBD client, if fio is not available.
 
-use super::{Limit, Load, Measured, Pattern, Target, Workload};
+use super::{Limit, LoadMaker, Measured, Pattern, Target, Workload};
 use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 use headpond_block::{
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 pub struct OwnLoad;
 
-impl Load for OwnLoad {
+impl LoadMaker for OwnLoad {
     fn name(&self) -> String {
         "Headpond's own NBD client".to_owned()
     }
@@ -49,10 +49,10 @@ struct Generator {
     draw: RefCell<Xoshiro256PlusPlus>,
     next_byte: Cell<u64>,
     bytes_left: Cell<u64>,
-    tally: RefCell<Tally>,
+    tally: RefCell<LoadTally>,
 }
 
-struct Tally {
+struct LoadTally {
     reads: u64,
     writes: u64,
     nanos: Histogram<u64>,
@@ -78,7 +78,7 @@ impl Generator {
             next_byte: Cell::new(region.start()),
             region,
             bytes_left: Cell::new(limit.bytes.unwrap_or(u64::MAX)),
-            tally: RefCell::new(Tally { reads: 0, writes: 0, nanos, error: None }),
+            tally: RefCell::new(LoadTally { reads: 0, writes: 0, nanos, error: None }),
             device,
             limit,
         })

@@ -12,11 +12,11 @@ pub(super) struct Progress<'a> {
     batch: &'a [Cell],
     /// Why there are fewer rounds than were asked for.
     cut: Option<String>,
-    cells: Vec<Seen>,
+    cells: Vec<CellProgress>,
 }
 
 /// What was seen of a cell.
-struct Seen {
+struct CellProgress {
     /// Whether its steady state is waited for.
     is_tracked: bool,
     rounds: u32,
@@ -37,7 +37,8 @@ impl<'a> Progress<'a> {
     pub fn new(plan: &'a Plan, batch: &'a [Cell]) -> Self {
         let is_tracked =
             |cell: &Cell| plan.sweep.as_ref().is_none_or(|sweep| sweep.tracks(&cell.load));
-        let seen = |cell| Seen { is_tracked: is_tracked(cell), rounds: 0, iops: Vec::new() };
+        let seen =
+            |cell| CellProgress { is_tracked: is_tracked(cell), rounds: 0, iops: Vec::new() };
         let rounds = plan.rounds_of(&plan.targets[batch[0].target]);
         Self { plan: rounds, batch, cut: None, cells: batch.iter().map(seen).collect() }
     }
@@ -73,7 +74,7 @@ impl<'a> Progress<'a> {
         })
     }
 
-    fn last_drift(&self, cell: &Seen) -> Option<Drift> {
+    fn last_drift(&self, cell: &CellProgress) -> Option<Drift> {
         let window = self.plan.steady.map_or(usize::MAX, |rule| rule.rounds as usize);
         drift(&cell.iops[cell.iops.len().saturating_sub(window)..])
     }

@@ -19,7 +19,7 @@ pub(super) const HISTOGRAM_COARSENESS: u32 = 4;
 const ONE_PROCESS: &str = "thread\n";
 
 /// Which round of a cell it is, and where its sequential jobs begin.
-pub(super) struct Turn<'a> {
+pub(super) struct CellRound<'a> {
     pub number: u32,
     pub starts: &'a Starts,
 }
@@ -32,7 +32,7 @@ pub(super) fn text(
     grounds: &[Ground<'_>],
     engine: &str,
     stem: &Path,
-    turn: &Turn<'_>,
+    turn: &CellRound<'_>,
 ) -> String {
     let number = turn.number;
     let target = &plan.targets[cell.target];
@@ -90,7 +90,7 @@ fn group(name: &str, first: &str, body: &str, grounds: &[Ground<'_>], engine: &s
 }
 
 /// Where a job begins, if not at the beginning, and what is left of its region from there.
-fn start(turn: &Turn<'_>, name: &str, size: Option<u64>) -> String {
+fn start(turn: &CellRound<'_>, name: &str, size: Option<u64>) -> String {
     let (start, mut text) = (turn.starts.of(name), String::new());
     if start > 0 {
         line(&mut text, "offset", start);
@@ -213,7 +213,7 @@ mod tests {
              bs = [\"4K\"]\nsize = \"1G\"\n{matrix}\n[rounds]\nseconds = 2\nwindows = 4\n"
         );
         let plan = Plan::parse(&text).unwrap();
-        let turn = Turn { number: 0, starts: &Starts::default() };
+        let turn = CellRound { number: 0, starts: &Starts::default() };
         let grounds = std::slice::from_ref(ground);
         super::text(&plan, &plan.cells()[0], grounds, engine, Path::new("/raw/stem"), &turn)
     }

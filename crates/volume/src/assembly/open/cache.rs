@@ -22,7 +22,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// The cache that it has.
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundCache<'a> {
     pub described: &'a CacheDescription,
     pub device: CacheDevice,
     pub superblock: Superblock,
@@ -58,17 +58,17 @@ impl<'a> Wanted<'a> {
     /// before.
     pub async fn begin(
         self,
-        found: Option<Found<'a>>,
+        found: Option<FoundCache<'a>>,
         runtime: &Runtime,
         volume: &str,
-    ) -> Result<(Option<Found<'a>>, Vec<String>), OpenError> {
+    ) -> Result<(Option<FoundCache<'a>>, Vec<String>), OpenError> {
         let Some((found, mirror)) = found.as_ref().zip(self.mirror) else {
             return Ok((found, Vec::new()));
         };
         let (mirror, told) = mirror.begin(runtime, volume).await.map_err(OpenError::Copies)?;
-        let Found { described, superblock, .. } = found;
+        let FoundCache { described, superblock, .. } = found;
         let (superblock, device) = (superblock.clone(), mirror.into());
-        Ok((Some(Found { described, device, superblock }), told))
+        Ok((Some(FoundCache { described, device, superblock }), told))
     }
 
     /// The cache, if there is one, and a note on it. With force the volume starts without one that
@@ -78,7 +78,7 @@ impl<'a> Wanted<'a> {
         description: &Description,
         options: &OpenOptions,
         cores: &[Prepared],
-    ) -> Result<(Option<Found<'a>>, Option<String>), OpenError> {
+    ) -> Result<(Option<FoundCache<'a>>, Option<String>), OpenError> {
         let is_forced = options.tolerance.is_forced();
         // What the first core records decides.
         let owner = cores[0].owner();
@@ -126,7 +126,7 @@ impl<'a> Wanted<'a> {
         description: &Description,
         options: &OpenOptions,
         cores: &[Prepared],
-    ) -> Result<(Found<'a>, Option<String>), OpenError> {
+    ) -> Result<(FoundCache<'a>, Option<String>), OpenError> {
         let Some(device) = self.device.clone() else {
             return Err(OpenError::NoCacheDevice { reason: self.reason.clone() });
         };
@@ -163,7 +163,7 @@ impl<'a> Wanted<'a> {
         if self.is_older_image(&device, &superblock, cores).await? {
             return Err(OpenError::OlderCache { device: device.name().clone() });
         }
-        Ok((Found { described, device: device.into(), superblock }, told))
+        Ok((FoundCache { described, device: device.into(), superblock }, told))
     }
 
     /// Whether the cache has fewer epochs than the members record.

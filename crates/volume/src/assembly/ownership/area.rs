@@ -1,6 +1,6 @@
 //! Reading and writing the owner records of one device.
 
-use super::record::{AREA_BYTES, Found, OFFSET, OwnerRecord};
+use super::record::{AREA_BYTES, OFFSET, OwnerRecord, OwnerRecords};
 use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags};
 use uuid::Uuid;
 
@@ -8,17 +8,20 @@ use uuid::Uuid;
 ///
 /// # Errors
 /// That of the device.
-pub(super) async fn look(device: &dyn BlockDevice, volume: Uuid) -> Result<Found, DeviceError> {
+pub(super) async fn look(
+    device: &dyn BlockDevice,
+    volume: Uuid,
+) -> Result<OwnerRecords, DeviceError> {
     let area = Buffer::zeroed(AREA_BYTES);
     device.read(OFFSET, &area).await?;
-    Ok(Found::decode(&area.to_vec(), volume))
+    Ok(OwnerRecords::decode(&area.to_vec(), volume))
 }
 
 /// Writes a record that is to count instead of what was found.
 pub(super) async fn write(
     device: &dyn BlockDevice,
     me: &OwnerRecord,
-    found: &Found,
+    found: &OwnerRecords,
     flags: RequestFlags,
 ) -> Outcome {
     let record = OwnerRecord { sequence: found.next_sequence(), ..me.clone() };

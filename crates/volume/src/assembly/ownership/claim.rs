@@ -11,7 +11,7 @@
 //! begun a renewal just before our record was written, and relies on it for a lease.
 
 use super::flushed_positions::FlushedPositions;
-use super::record::{Found, Host, OwnerRecord, Process};
+use super::record::{Host, OwnerRecord, OwnerRecords, Process};
 use super::{LEASE_INTERVALS, WATCH_INTERVALS, area};
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, DeviceName, Instant, RequestFlags, Runtime};
@@ -81,7 +81,7 @@ pub(super) struct Claimed {
 }
 
 /// What a device said; `None` where it said nothing, for it failed.
-type Said = Option<Found>;
+type Said = Option<OwnerRecords>;
 
 /// What all of them said.
 struct Look {
@@ -99,7 +99,8 @@ impl Attempt<'_> {
             look = self.watch(look, interval).await?;
             settle = interval.max(self.me.interval()) * LEASE_INTERVALS;
         }
-        let flushed_positions = look.said.iter().flatten().map(Found::flushed_positions).collect();
+        let flushed_positions =
+            look.said.iter().flatten().map(OwnerRecords::flushed_positions).collect();
         let written = self.write(&look).await;
         if self.runtime.now().since(look.begun) > settle {
             settle = settle.max(self.me.interval() * LEASE_INTERVALS);
@@ -132,10 +133,10 @@ impl Attempt<'_> {
     /// is.
     fn interval_of_rival(&self, look: &Look) -> Option<Duration> {
         let intervals = look.said.iter().flatten().filter_map(|found| match found {
-            Found::Record(record) if record.is_held && !self.is_gone(&record.host) => {
+            OwnerRecords::Record(record) if record.is_held && !self.is_gone(&record.host) => {
                 Some(record.interval().min(INTERVAL_MAX))
             }
-            Found::Unreadable(_) => Some(UNKNOWN_INTERVAL),
+            OwnerRecords::Unreadable(_) => Some(UNKNOWN_INTERVAL),
             _ => None,
         });
         intervals.max()
@@ -184,10 +185,10 @@ impl Attempt<'_> {
     /// The host that what a device says is of, where that is not ours and has not stopped.
     fn rival(&self, said: &Said, device: &Rc<dyn BlockDevice>) -> Option<(String, DeviceName)> {
         let host = match said.as_ref()? {
-            Found::Record(record) if record.is_held && record.token != self.me.token => {
+            OwnerRecords::Record(record) if record.is_held && record.token != self.me.token => {
                 record.host.name.clone()
             }
-            Found::Unreadable(_) => "another host".into(),
+            OwnerRecords::Unreadable(_) => "another host".into(),
             _ => return None,
         };
         Some((host, device.name().clone()))
@@ -218,9 +219,9 @@ impl Look {
     }
 }
 
-fn host_of(found: &Found) -> Option<String> {
+fn host_of(found: &OwnerRecords) -> Option<String> {
     match found {
-        Found::Record(record) if record.is_held => Some(record.host.name.clone()),
+        OwnerRecords::Record(record) if record.is_held => Some(record.host.name.clone()),
         _ => None,
     }
 }

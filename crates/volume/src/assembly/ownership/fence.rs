@@ -11,7 +11,7 @@
 //!   not merely because it was given to the volume.
 
 use super::flushed_positions::FlushedPositions;
-use super::record::{Found, OwnerRecord};
+use super::record::{OwnerRecord, OwnerRecords};
 use super::{LEASE_INTERVALS, OwnerState};
 use headpond_block::sync::Notify;
 use headpond_block::{
@@ -125,7 +125,7 @@ impl Fence {
     }
 
     /// What a device is to say that says this now.
-    pub fn record_after(&self, found: &Found) -> OwnerRecord {
+    pub fn record_after(&self, found: &OwnerRecords) -> OwnerRecord {
         let flushed_positions = match &*self.flushed_positions.borrow() {
             Some(source) => source(),
             None => found.flushed_positions(),

@@ -5,7 +5,7 @@
 
 use super::area;
 use super::fence::{Beat, Fence, Guarded};
-use super::record::{Found, OwnerRecord};
+use super::record::{OwnerRecord, OwnerRecords};
 use headpond_block::{DeviceError, RequestFlags};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -60,11 +60,11 @@ async fn beat(device: &Rc<Guarded>) -> Result<Beat, DeviceError> {
     // What a device that has just joined says is of an earlier time, in which it was the volume's.
     let is_known = device.has_our_record();
     match &found {
-        Found::Record(record) if is_known && is_anothers(fence, &found) => {
+        OwnerRecords::Record(record) if is_known && is_anothers(fence, &found) => {
             fence.lose(record.clone());
         }
         // It may be being written.
-        Found::Unreadable(_) if is_known => return Ok(Beat::Unsure),
+        OwnerRecords::Unreadable(_) if is_known => return Ok(Beat::Unsure),
         _ => {}
     }
     if !fence.goes_on() {
@@ -87,6 +87,6 @@ pub(super) async fn say_now(fence: &Fence) {
     }
 }
 
-fn is_anothers(fence: &Fence, found: &Found) -> bool {
-    matches!(found, Found::Record(record) if record.token != fence.me.token)
+fn is_anothers(fence: &Fence, found: &OwnerRecords) -> bool {
+    matches!(found, OwnerRecords::Record(record) if record.token != fence.me.token)
 }

@@ -61,7 +61,7 @@ pub(crate) struct OwnerRecord {
 
 /// What the records of a device say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum OwnerRecords {
     /// Nothing of this volume.
     Nothing,
     Record(OwnerRecord),
@@ -142,7 +142,7 @@ impl OwnerRecord {
     }
 }
 
-impl Found {
+impl OwnerRecords {
     /// What both places of a device say of this volume.
     pub fn decode(area: &[u8], volume: Uuid) -> Self {
         assert_eq!(area.len(), AREA_BYTES);
@@ -228,13 +228,13 @@ mod tests {
     fn the_record_written_last_counts_whichever_place_it_has() {
         for last in [4, 5] {
             let records = [record(last - 1, false), record(last, true)];
-            let found = Found::decode(&area(&records), VOLUME);
-            assert_eq!(found, Found::Record(record(last, true)));
+            let found = OwnerRecords::decode(&area(&records), VOLUME);
+            assert_eq!(found, OwnerRecords::Record(record(last, true)));
             assert_eq!(found.next_sequence(), last + 1);
         }
-        assert_eq!(Found::decode(&area(&[]), VOLUME), Found::Nothing);
-        let of_another = Found::decode(&area(&[record(4, true)]), Uuid::from_u128(8));
-        assert_eq!(of_another, Found::Nothing);
+        assert_eq!(OwnerRecords::decode(&area(&[]), VOLUME), OwnerRecords::Nothing);
+        let of_another = OwnerRecords::decode(&area(&[record(4, true)]), Uuid::from_u128(8));
+        assert_eq!(of_another, OwnerRecords::Nothing);
     }
 
     #[test]
@@ -243,20 +243,22 @@ mod tests {
             let mut area = area(records);
             let at = (record(sequence, true).offset() - OFFSET) as usize;
             area[at + 700] ^= 1;
-            Found::decode(&area, VOLUME)
+            OwnerRecords::decode(&area, VOLUME)
         };
         let both = [record(4, true), record(5, true)];
-        assert_eq!(torn(&both, 5), Found::Record(record(4, true)));
+        assert_eq!(torn(&both, 5), OwnerRecords::Record(record(4, true)));
         let taken_over = [record(4, false), record(5, true)];
-        assert!(matches!(torn(&taken_over, 5), Found::Unreadable(_)));
-        assert!(matches!(torn(&[record(5, true)], 5), Found::Unreadable(_)));
+        assert!(matches!(torn(&taken_over, 5), OwnerRecords::Unreadable(_)));
+        assert!(matches!(torn(&[record(5, true)], 5), OwnerRecords::Unreadable(_)));
     }
 
     #[test]
     fn a_long_name_of_a_host_is_cut_between_letters() {
         let mut long = record(1, true);
         long.host.name = "ä".repeat(40);
-        let Found::Record(found) = Found::decode(&area(&[long]), VOLUME) else { panic!("whole") };
+        let OwnerRecords::Record(found) = OwnerRecords::decode(&area(&[long]), VOLUME) else {
+            panic!("whole")
+        };
         assert_eq!(found.host.name, "ä".repeat(32));
     }
 
@@ -267,7 +269,7 @@ mod tests {
         ) {
             let mut area = area(&[record(sequence, true)]);
             area[at..at + 64].copy_from_slice(&bytes);
-            let _ = Found::decode(&area, VOLUME);
+            let _ = OwnerRecords::decode(&area, VOLUME);
         }
 
         #[test]
@@ -281,7 +283,7 @@ mod tests {
             let checksum = with_hole(bytes, CHECKSUM_AT);
             bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
             let volume = uuid_at(bytes, 16);
-            if let Found::Record(mut found) = Found::decode(&area, volume) {
+            if let OwnerRecords::Record(mut found) = OwnerRecords::decode(&area, volume) {
                 // What is no text becomes longer when it is read as some.
                 found.host.name = shortened(&found.host.name).to_owned();
                 let again = OwnerRecord::decode(&found.encode(), volume);

@@ -1,12 +1,12 @@
 //! The condition of a cache device with too many errors.
 
-use super::{Alert, AlertKind, Place, Risk};
+use super::{Alert, AlertKind, CacheRole, Risk};
 use crate::description::settings::CacheSettings;
 use crate::watch::status::CacheStatus;
 use headpond_cache::FallbackConfig;
 
 pub(super) fn in_fallback(
-    place: Place<'_>,
+    place: CacheRole<'_>,
     cache: &CacheStatus,
     settings: &CacheSettings,
 ) -> Option<Alert> {

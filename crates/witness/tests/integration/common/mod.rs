@@ -8,8 +8,8 @@ use headpond_witness::field::looker::look;
 use headpond_witness::field::ruling::Ruling;
 use headpond_witness::field::server::{Endless, Limits, Server, Surroundings};
 use headpond_witness::field::session::{OpenError, open};
-use headpond_witness::field::wire::{Hello, Load, Pattern, Purpose, Region, Sync};
-use headpond_witness::field::writer::{WriteError, Writer, Written};
+use headpond_witness::field::wire::{Hello, Pattern, Purpose, Region, Sync, WireLoad};
+use headpond_witness::field::writer::{WriteError, Writer, WriterTotals};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub fn key() -> Key {
     Key::new([7; 32])
 }
 
-pub const LOAD: Load = Load {
+pub const LOAD: WireLoad = WireLoad {
     pattern: Pattern::Random,
     sync: Sync::Flush,
     sync_every: 16,
@@ -95,7 +95,7 @@ impl Rig {
     pub async fn writer(
         &self,
         device: Rc<dyn BlockDevice>,
-        load: Load,
+        load: WireLoad,
     ) -> Result<(Rc<Writer>, Rc<SimStream>), OpenError> {
         let (stream, hello) = (self.dial(), self.hello(Purpose::Write));
         let (nonce, shared) = (self.nonce(), Rc::clone(&stream) as Rc<dyn Stream>);
@@ -107,9 +107,9 @@ impl Rig {
     pub async fn write(
         &self,
         device: Rc<dyn BlockDevice>,
-        load: Load,
+        load: WireLoad,
         time: Duration,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<WriterTotals, WriteError> {
         let (writer, _stream) = self.writer(device, load).await.expect("a session");
         let ender = {
             let (writer, runtime) = (Rc::clone(&writer), self.runtime.clone());
@@ -123,7 +123,7 @@ impl Rig {
     }
 
     /// Writes until the power goes, some time later.
-    pub async fn write_until_cut(&self, medium: &Rc<Medium>, load: Load, time: Duration) {
+    pub async fn write_until_cut(&self, medium: &Rc<Medium>, load: WireLoad, time: Duration) {
         let power = Power::on();
         let (writer, stream) =
             self.writer(self.disk(medium, &power), load).await.expect("a session");
