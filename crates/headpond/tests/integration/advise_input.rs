@@ -46,7 +46,11 @@ fn what_is_no_trace_is_refused_with_the_reason() {
     let empty = advised("", &[]);
     assert!(empty.code != 0 && empty.err.contains("the trace is empty"), "{}", empty.err);
     let foreign = advised("these are no requests\nat all\n", &[]);
-    assert!(foreign.code != 0 && foreign.err.contains("not a trace format"), "{}", foreign.err);
+    assert!(
+        foreign.code != 0 && foreign.err.contains("not a known trace format"),
+        "{}",
+        foreign.err
+    );
     let whole = [event(0, 4096, WRITE), event(8, 4096, WRITE)].concat();
     let cut = advised(&whole[..whole.len() - 5], &[]);
     assert!(cut.code != 0 && cut.err.contains("at byte 48"), "{}", cut.err);

@@ -65,8 +65,8 @@ fn everything_of_a_signature_is_told_in_words_in_json_and_as_a_page() {
 #[test]
 fn traces_without_content_and_of_no_format_are_errors() {
     assert!(refused("").contains("empty"));
-    assert!(refused("Dear diary,\nnothing happened.\n").contains("not a trace format"));
-    assert!(refused([0xff; 4096]).contains("not a trace format"));
+    assert!(refused("Dear diary,\nnothing happened.\n").contains("not a known trace format"));
+    assert!(refused([0xff; 4096]).contains("not a known trace format"));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn of_a_trace_without_operations_and_times_reuse_is_told_and_what_cannot_be() {
     );
     let advised = user.run(&["advise", &trace]);
     assert!(advised.code != 0, "{}", advised.out);
-    assert!(advised.err.contains("`headpond analyze` says how they are reused"), "{}", advised.err);
+    assert!(advised.err.contains("`headpond analyze` reports their reuse"), "{}", advised.err);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn nothing_is_written_over_what_is_read() {
     for command in commands {
         let ended = user.run(command);
         assert!(
-            ended.code == 2 && ended.err.contains("would be lost"),
+            ended.code == 2 && ended.err.contains("would be overwritten"),
             "{command:?}: {}",
             ended.err
         );

@@ -235,7 +235,7 @@ fn what_could_lose_data_is_refused_and_changes_nothing() {
     };
     refuse(&["create", "thief", "--raid", "1", &member, &fresh], "hv0");
     refuse(&["create", "hv0", "--raid", "0", &fresh], "already");
-    refuse(&["create", "ram", "--raid", "0", &fresh, "--cache", "ram:64M"], "lost with the power");
+    refuse(&["create", "ram", "--raid", "0", &fresh, "--cache", "ram:64M"], "is volatile");
     let daemon = user.serve("hv0");
     refuse(&["destroy", "hv0", "--yes"], "headpond stop hv0");
     refuse(&["serve", "hv0"], "hv0 is being served already");

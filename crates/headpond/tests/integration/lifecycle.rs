@@ -364,7 +364,7 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     assert_eq!(told.code, 3, "who only looks at the exit code is told too");
     let text = told.out;
     for part in
-        ["alert     start_refused: ", "at risk: what only that cache holds", "action: bring"]
+        ["alert     start_refused: ", "at risk: dirty data in that cache", "action: reconnect"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

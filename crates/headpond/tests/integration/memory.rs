@@ -106,7 +106,7 @@ fn a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some() {
     assert!(told.contains("denied this daemon memory") && told.contains("ulimit"), "{told}");
     let set = user.run(&["set", "v", "eviction=arc"]);
     assert!(
-        set.code != 0 && set.err.contains("no memory for this eviction policy"),
+        set.code != 0 && set.err.contains("not enough memory for this eviction policy"),
         "{} {} {} {}",
         set.code,
         set.out,

@@ -160,7 +160,7 @@ fn reset_answers_with_what_was_counted_and_begins_at_zero() {
     assert_eq!(count(&after.groups.usage, "Dirty"), WRITES, "usage is no counter");
     assert!(after.counted_s < before.counted_s);
     assert!(after.latency.is_empty() && after.write_amplification.is_none());
-    assert!(user.ok(&["stats", "v"]).contains("cache device: nothing entered: 0"));
+    assert!(user.ok(&["stats", "v"]).contains("cache device: nothing inserted: 0"));
     work(&user);
     assert_eq!(count(&cache_of(&user).groups.requests, "Write hits"), WRITES);
 }

@@ -197,13 +197,16 @@ fn refused_once_written_outside(slices: u16) {
     });
     rig.halt();
     rig.live(async |scene| {
-        assert!(!scene.warns("otherwise"), "the array is as it was left");
+        assert!(!scene.warns("compared with the array"), "the array is as it was left");
         scene.volume.stop().await.expect("stops");
     });
     rig.halt();
     overwrite(&rig, 103);
     rig.live(async |scene| {
-        assert!(scene.warns("holds 1 otherwise") && scene.warns("array scrub"), "one may be rot");
+        assert!(
+            scene.warns("compared with the array 1 differ") && scene.warns("array scrub"),
+            "one may be rot"
+        );
         scene.expect(3, 103).await;
         scene.volume.stop().await.expect("stops");
     });

@@ -136,7 +136,7 @@ fn mistakes_are_told_with_the_way_out() {
         (with("keeper:74610", "key", &[]), 2, "\"74610\" is not a port"),
         (with("::1", "key", &[]), 2, "in brackets: [::1]:7461"),
         (with("[::1]", "key", &[]), 2, "[::1]:7461"),
-        (with(&to, "key", &["--start", "18446744073709547520"]), 2, "behind it"),
+        (with(&to, "key", &["--start", "18446744073709547520"]), 2, "beyond the end of the device"),
         (with(&port_of_nobody, "key", &[]), 1, "is `headpond witness serve`"),
         (with(&to, "none", &[]), 1, "`headpond witness key none` makes one"),
         (with(&to, "key", &["--start", "1000"]), 2, "--start 1000 is not a multiple of 4K"),
