@@ -227,7 +227,7 @@ fn refused_once_written_outside(slices: u16) {
     assert!(alert.action.contains("headpond serve v --force"), "{alert}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
-        assert!(scene.warns("left out"), "{:?}", scene.volume.status().warnings);
+        assert!(scene.warns("was invalidated"), "{:?}", scene.volume.status().warnings);
         for (block, byte) in [(3, OUTSIDE), (17, OUTSIDE), (5, 105), DIRTY] {
             scene.expect(block, byte).await;
         }
