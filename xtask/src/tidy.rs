@@ -83,9 +83,14 @@ fn tree_offences(workspace: &Path, sources: &[SourceFile]) -> Result<Vec<Offence
         }
     }
     offences.extend(calls::check(sources));
-    offences.extend(circles::check(sources));
     offences.extend(data_thread::check(sources));
-    offences.extend(fields::check(sources));
+    match product::crates(sources) {
+        Ok(crates) => {
+            offences.extend(circles::check(&crates));
+            offences.extend(fields::check(&crates));
+        }
+        Err(offence) => offences.push(offence),
+    }
     offences.extend(unsafe_code::check(sources));
     offences.extend(leftovers::check_machine_paths(workspace)?);
     offences.extend(decisions::check(&workspace.join("docs/decisions"))?);

@@ -90,15 +90,10 @@ impl Client {
             .header("host", "headpond")
             .header("content-type", "application/json")
             .body(Full::new(body))?;
-        let response = sender.send_request(request).await.context(
-            "the daemon closed the \
-            connection",
-        )?;
+        let closed = "the daemon closed the connection";
+        let response = sender.send_request(request).await.context(closed)?;
         let status = response.status();
-        let answer = response.into_body().collect().await.context(
-            "the daemon closed the \
-            connection",
-        )?;
+        let answer = response.into_body().collect().await.context(closed)?;
         connection.abort();
         Ok((status, answer.to_bytes()))
     }

@@ -60,8 +60,7 @@ impl RequestStats {
 }
 
 /// Why a request went past the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BypassReason {
     /// The mode sends it to the core.
     Mode,
@@ -136,7 +135,7 @@ impl BypassReason {
     pub fn word(self) -> &'static str {
         match self {
             BypassReason::Mode => "mode",
-            BypassReason::DirtyLimit => "full_of_dirty",
+            BypassReason::DirtyLimit => "dirty_limit",
             BypassReason::Scattered => "scattered",
             BypassReason::TooLarge => "too_large",
             BypassReason::Sequential => "sequential",
@@ -461,6 +460,14 @@ pub struct SliceStats {
 mod tests {
     use super::*;
     use headpond_testkit::{Break, assert_trips};
+
+    #[test]
+    fn a_reason_is_called_as_its_counter() {
+        let counters = format!("{:?}", BypassStats::default());
+        for reason in BypassReason::ALL {
+            assert!(counters.contains(&format!(" {}: 0", reason.word())), "{reason:?}: {counters}");
+        }
+    }
 
     #[test]
     fn check_notices_requests_that_do_not_add_up() {

@@ -117,8 +117,7 @@ impl ControlService {
         let mut exports = report.connections.iter().filter_map(|client| client.export.as_deref());
         match exports.any(|name| name == export) {
             true => Err(Failure::refused(format!(
-                "clients are connected to {export}: disconnect \
-                them first"
+                "clients are connected to {export}: disconnect them first"
             ))),
             false => Ok(()),
         }

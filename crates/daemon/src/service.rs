@@ -323,8 +323,7 @@ impl ControlService {
             let name = self.volume.description().name;
             if let Err(error) = self.files.note_left(name, cache.unsafe_bytes()).await {
                 eprintln!(
-                    "headpond: note: {error:#}: `status` will not know the amount of dirty \
-                    data"
+                    "headpond: note: {error:#}: `status` will not know the amount of dirty data"
                 );
             }
         }

@@ -14,8 +14,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use super::Offence;
-use super::product::{self, Crate, File};
-use super::source::SourceFile;
+use super::product::{Crate, File};
 use super::syntax::{Used, attributes, is_for_tests, names_of, paths_in, paths_of_use};
 
 /// The room of the items that stand in the root itself.
@@ -44,11 +43,8 @@ const STILL: [Still; 2] = [
 ];
 
 /// Every circle that the table does not know, and every number of it that is too high.
-pub fn check(sources: &[SourceFile]) -> Vec<Offence> {
-    match product::crates(sources) {
-        Ok(crates) => check_but(&STILL, &crates),
-        Err(offence) => vec![offence],
-    }
+pub fn check(crates: &[Crate]) -> Vec<Offence> {
+    check_but(&STILL, crates)
 }
 
 fn check_but(still: &[Still], crates: &[Crate]) -> Vec<Offence> {
@@ -344,6 +340,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::product;
+    use super::super::source::SourceFile;
     use super::super::source::samples::file;
     use super::*;
 

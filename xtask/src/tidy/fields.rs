@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
 
 use super::Offence;
-use super::product;
-use super::source::SourceFile;
+use super::product::Crate;
 use super::syntax::{attributes, is_for_tests};
 
 const FIELDS_MAX: usize = 24;
@@ -82,15 +81,11 @@ const STILL: [Still; 11] = [
 
 /// Every struct with too many fields that the table does not know, and every number of it that is
 /// too high.
-pub fn check(sources: &[SourceFile]) -> Vec<Offence> {
-    check_but(&STILL, sources)
+pub fn check(crates: &[Crate]) -> Vec<Offence> {
+    check_but(&STILL, crates)
 }
 
-fn check_but(still: &[Still], sources: &[SourceFile]) -> Vec<Offence> {
-    let crates = match product::crates(sources) {
-        Ok(crates) => crates,
-        Err(offence) => return vec![offence],
-    };
+fn check_but(still: &[Still], crates: &[Crate]) -> Vec<Offence> {
     let mut structs = BTreeMap::new();
     for file in crates.iter().flat_map(|one| &one.files) {
         let mut finder = Finder { path: &file.path, structs: &mut structs };
@@ -148,13 +143,15 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::product;
     use super::super::source::samples::file;
     use super::*;
 
     const PATH: &str = "crates/a/src/lib.rs";
 
     fn offences(still: &[Still], text: &str) -> Vec<Offence> {
-        check_but(still, &[file(PATH, text)])
+        let crates = product::crates(&[file(PATH, text)]).expect("it is Rust");
+        check_but(still, &crates)
     }
 
     fn of(fields: usize) -> String {

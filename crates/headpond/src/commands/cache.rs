@@ -225,8 +225,7 @@ fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     }
     let ScrubReport { blocks, unchecked_blocks, dropped_blocks, lost, is_partial } = report;
     println!(
-        "{}: {blocks} blocks of 4 KiB read, {dropped_blocks} damaged ones \
-        invalidated",
+        "{}: {blocks} blocks of 4 KiB read, {dropped_blocks} damaged ones invalidated",
         args.name
     );
     if unchecked_blocks > 0 {

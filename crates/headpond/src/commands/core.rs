@@ -96,10 +96,8 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             let client = Client::of(places, &args.volume)?;
             let status = waiting::post(&client, &operations::REMOVE_CORE, &body)?;
             let (volume, name) = (&args.volume, &args.name);
-            let done = format!(
-                "{name} is a volume of its own now: `headpond serve \
-                {volume}-{name}`"
-            );
+            let done =
+                format!("{name} is a volume of its own now: `headpond serve {volume}-{name}`");
             tell(volume, &done, &status, args.json)
         }
     }

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn act_says_how_far_it_is_and_how_long_it_will_take() {
+    fn a_job_says_its_progress_and_the_time_left() {
         let job = |left_s, core: Option<&str>| {
             let (done_bytes, total_bytes) = (1 << 30, 4 << 30);
             let core = core.map(str::to_owned);

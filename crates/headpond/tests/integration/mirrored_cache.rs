@@ -162,7 +162,7 @@ fn a_cache_on_copies_is_resized_and_replaced_while_the_volume_is_served() {
         std::fs::OpenOptions::new().write(true).open(copy).unwrap().set_len(96 * MIB).unwrap();
     }
     let refused = user.run(&["cache", "resize", "v", "96M"]);
-    assert!(refused.code == 4 && refused.err.contains("requested"), "{}", refused.err);
+    assert!(refused.code == 4 && refused.err.contains("fewer than the"), "{}", refused.err);
     user.ok(&["array", "fail", "v", &b, "--cache"]);
     let refused = user.run(&["cache", "resize", "v"]);
     assert!(refused.code == 4 && refused.err.contains("requires all copies"), "{}", refused.err);

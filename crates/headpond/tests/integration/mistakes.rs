@@ -233,7 +233,7 @@ fn a_device_of_another_volume_is_taken_by_force_only_and_what_is_lost_is_said_in
     expect(&user, &[&with_cache[..], &["--force"]].concat(), 0, &[dirty, "is overwritten", lost]);
     let refused = user.run(&["serve", "v"]);
     assert_eq!(refused.code, 4, "{}", refused.err);
-    let at_risk = "(3145728 bytes) ";
+    let at_risk = "(3145728 bytes) dirty in its cache when it was stopped";
     assert!(refused.err.contains(at_risk), "{}", refused.err);
     assert_eq!(user.status("v").alerts[0].at_risk.bytes, 3 * MIB);
 }

@@ -31,7 +31,11 @@ fn a_volume_that_another_daemon_serves_is_refused_with_its_host_named() {
     let daemon = left.serve("v");
     let refused = right.run(&["serve", "v"]);
     assert_eq!(refused.code, 4, "{}", refused.err);
-    assert!(refused.err.contains("of that host for 4 s"), "{}", refused.err);
+    assert!(
+        refused.err.contains("watching its devices for a heartbeat of that host for 4 s"),
+        "{}",
+        refused.err
+    );
     assert!(refused.err.contains("v is in use on"), "{}", refused.err);
     assert_eq!(left.status("v").owner.unwrap().state, OwnerState::Held);
     left.ok(&["stop", "v"]);

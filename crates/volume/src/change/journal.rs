@@ -106,7 +106,7 @@ impl Volume {
         }
         self.core_description(core, |core| core.journal = described);
         self.kept.tell(&self.description()).await;
-        let again = self.put_together_again(&quiesced, core, device, pool).await;
+        let again = self.put_together_again(&quiesced, device, pool).await;
         again.map_err(Unchanged::InDoubt)?;
         drop(quiesced);
         if let Some(before) = before {

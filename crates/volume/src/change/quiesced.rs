@@ -8,7 +8,7 @@ use crate::volume::Volume;
 /// Until it is dropped there are no requests of clients, no background work on one core, and no
 /// requests of a cache for any array. The work is resumed then, unless the array was stopped.
 pub(crate) struct Quiesced<'a> {
-    core: &'a Core,
+    pub core: &'a Core,
     pub requests: Held<'a>,
     _backing: HeldIoGate<'a>,
 }

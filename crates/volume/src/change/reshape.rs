@@ -110,7 +110,7 @@ impl Volume {
         let cores = self.cores();
         let quiesced = self.quiesce(&cores, &core).await;
         self.begin_reshape(&core, &additions).await?;
-        self.put_together_again(&quiesced, &core, None, pool).await
+        self.put_together_again(&quiesced, None, pool).await
     }
 
     /// Cleans everything where an unclean shutdown left blocks with suspect parity.
@@ -150,7 +150,7 @@ impl Volume {
         let cores = self.cores();
         let quiesced = self.quiesce(&cores, &core).await;
         let dropped = self.record_drop(&core, &which).await?;
-        self.put_together_again(&quiesced, &core, None, pool).await?;
+        self.put_together_again(&quiesced, None, pool).await?;
         drop(quiesced);
         let core = self.core(Some(&core.name))?;
         // The device of a name may be another member's by now.
@@ -301,10 +301,10 @@ impl Volume {
     pub(crate) async fn put_together_again(
         &self,
         quiesced: &Quiesced<'_>,
-        core: &Core,
         journal: Option<Rc<dyn BlockDevice>>,
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
+        let core = quiesced.core;
         let again = |error: headpond_raid::AssembleError| ChangeMembersError::Reopen {
             volume: self.description().name,
             cause: error.to_string(),

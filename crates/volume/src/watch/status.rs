@@ -8,7 +8,6 @@ use crate::background::BackgroundStatus;
 use crate::description::{Description, FIRST_CORE};
 use crate::jobs::JobStatus;
 use crate::serving::metadata::CoreFileSystem;
-use crate::serving::readahead::ReadaheadStats;
 use crate::volume::Volume;
 use crate::watch::alerts::{self, Alert, CacheRole};
 use crate::watch::report::stats_of;
@@ -25,12 +24,9 @@ use uuid::Uuid;
 /// A snapshot of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeStatus {
-    pub name: String,
-    pub uuid: Uuid,
     pub size_bytes: u64,
     /// Whether address distance costs time on the members.
     pub rotational: bool,
-    pub slices: u16,
     /// Where its heartbeat tells other hosts that it is in use here.
     pub owner: Option<OwnerStatus>,
     /// Of the first core.
@@ -123,7 +119,6 @@ pub struct VolumeStats {
     /// Those of the cache in memory in front of them.
     pub tier_slices: Vec<SliceStats>,
     pub array: headpond_raid::PlanCounts,
-    pub readahead: ReadaheadStats,
 }
 
 impl Volume {
@@ -164,11 +159,8 @@ impl Volume {
         warnings.extend(warnings_of_caches(&description, tier.as_ref(), cache.as_ref()));
         warnings.extend(self.warnings());
         VolumeStatus {
-            name: description.name.clone(),
-            uuid: description.uuid,
             size_bytes: self.geometry().size_bytes,
             rotational: cores.device.geometry().rotational,
-            slices: description.slices,
             owner,
             array,
             cores: cores.iter().map(|(core, _)| core.status()).collect(),
@@ -222,7 +214,6 @@ impl Volume {
             slices: slices(self.cached()).unwrap_or_default(),
             tier_slices: slices(self.tier()).unwrap_or_default(),
             array: self.cores().first().array.status().counts,
-            readahead: self.dispatcher.readahead_stats(),
         }
     }
 

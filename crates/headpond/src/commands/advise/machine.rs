@@ -104,11 +104,8 @@ pub(super) fn devices_of(
     let bytes = match live.map(|cache| cache.capacity_bytes) {
         Some(bytes) => bytes,
         None => {
-            assumptions.push(format!(
-                "the volume has no cache: one of {} is \
-                assumed",
-                size(CACHE_BYTES)
-            ));
+            assumptions
+                .push(format!("the volume has no cache: one of {} is assumed", size(CACHE_BYTES)));
             CACHE_BYTES
         }
     };

@@ -350,8 +350,7 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
 
 pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
     args.of.check_no_cache(
-        "all copies of a mirror are alike; `headpond array add-spare` adds a \
-        device",
+        "all copies of a mirror are alike; `headpond array add-spare` adds a device",
     )?;
     let words = args.devices.iter().map(|word| Ok(spec(word)?.to_string()));
     let devices = words.collect::<Result<Vec<String>>>()?;

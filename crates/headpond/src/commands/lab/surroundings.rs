@@ -46,10 +46,9 @@ impl Surroundings for Served<'_> {
         match (nbd.strip_prefix("unix:"), nbd.strip_prefix("tcp:")) {
             (Some(path), _) => Ok(format!("nbd+unix:///?socket={path}")),
             (None, Some(address)) => Ok(format!("nbd://{address}")),
-            (None, None) => Err(format!(
-                "{volume} is exported at {nbd}, which fio does not \
-                support"
-            )),
+            (None, None) => {
+                Err(format!("{volume} is exported at {nbd}, which fio does not support"))
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub fn print_array(array: &ArrayStatus) {
     let lines = array.deadlines.as_ref().map(tell_deadlines).into_iter();
     let lines = lines.chain(array.integrity.as_ref().map(tell_integrity));
     let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks));
-    let lines = lines.chain(array.reshape.as_ref().map(tell_growth));
+    let lines = lines.chain(array.reshape.as_ref().map(tell_reshape));
     lines.for_each(|line| println!("            {line}"));
     print_array_live(array);
 }
@@ -74,7 +74,7 @@ fn tell_suspect_parity(blocks: u64) -> Option<String> {
     })
 }
 
-fn tell_growth(reshape: &ReshapeStatus) -> String {
+fn tell_reshape(reshape: &ReshapeStatus) -> String {
     let percent = reshape.rows_done * 100 / reshape.rows.max(1);
     let (before, after) = (reshape.members_before, size(reshape.size_bytes_after));
     format!("reshape from {before} members to {after}: {percent} %")
@@ -93,13 +93,9 @@ fn tell_deadlines(deadlines: &DeadlineStatus) -> String {
         Some(millis) => format!("reads are reconstructed after {} at most", seconds(millis)),
         None => "late reads are not reconstructed".to_owned(),
     };
-    let deadline = deadlines.timeout_ms.map(|millis| {
-        format!(
-            "{} without completing a \
-            request",
-            seconds(millis)
-        )
-    });
+    let deadline = deadlines
+        .timeout_ms
+        .map(|millis| format!("{} without completing a request", seconds(millis)));
     let late = deadlines.timeouts_max.filter(|_| deadlines.read_timeout_ms.is_some());
     let late = late.map(|times| format!("{times} timeouts in 10 min"));
     let causes: Vec<String> = deadline.into_iter().chain(late).collect();
@@ -230,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_says_who_answers_a_late_read_and_who_is_given_up() {
+    fn deadlines_say_when_reads_are_reconstructed_and_when_a_member_is_failed() {
         let told = |read_timeout_ms, timeout_ms, timeouts_max| {
             tell_deadlines(&DeadlineStatus { read_timeout_ms, timeout_ms, timeouts_max })
         };
