@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assembly;
 mod caches;
 mod clients;
 mod command;
@@ -24,11 +25,14 @@ mod meminfo;
 mod opening;
 mod pulse;
 mod recording;
+mod returning;
 mod run_blocking;
 mod service;
 mod serving;
+mod stopped;
 pub mod wall_clock;
 mod work;
 
 pub use members::MISSING;
-pub use opening::serve;
+pub use opening::{ServeOptions, serve};
+pub use stopped::set_stopped;

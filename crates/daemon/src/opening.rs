@@ -2,6 +2,7 @@
 //!
 //! All of this happens before there is a client: it may wait for files.
 
+use super::assembly::{Assembly, assemble};
 use super::clients;
 use super::control::Control;
 use super::cores::offer;
@@ -16,19 +17,20 @@ use crate::export::{self, Address};
 use crate::host;
 use anyhow::{Context, Result};
 use headpond_api::Client;
-use headpond_api::outcome::{Exit, Failure, told};
+use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
-use headpond_block::{BlockDevice, BufferPool, Listener, LocalFuture, PoolConfig, Runtime, memory};
+use headpond_block::{BufferPool, Listener, LocalFuture, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_volume::{
-    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, Note, OpenError,
+    Alert, Description, DescriptionKeeper, ExportDescription, LoadWatch, Note, OpenError,
     OpenOptions, Risk, Tolerance, Volume,
 };
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -37,14 +39,26 @@ const MESSAGES_MAX: usize = 64;
 /// For requests in flight when memory is exhausted: twice the maximum that the cleaner has in
 /// flight.
 const RESERVE_BYTES: usize = 32 << 20;
+/// From one look for missing devices to the next.
+const WAIT_PAUSE: Duration = Duration::from_secs(1);
 /// As the first thread usually has.
 const STACK_BYTES: usize = 8 << 20;
+
+/// How a volume is served.
+#[derive(Clone, Copy, Debug)]
+pub struct ServeOptions {
+    pub tolerance: Tolerance,
+    /// Without an administrator: how long devices are waited for that are missing. After that a
+    /// start without them has to be safe, or they are waited for on; members that come later are
+    /// resynced.
+    pub wait_for_devices: Option<Duration>,
+}
 
 /// Serves a volume until it is stopped.
 ///
 /// # Errors
 /// If it cannot be served, or the shutdown is not clean.
-pub fn serve(places: &Places, description: Description, tolerance: Tolerance) -> Result<Exit> {
+pub fn serve(places: &Places, description: Description, options: ServeOptions) -> Result<Exit> {
     let name = &description.name;
     if Client::of(places, name)?.is_served() {
         return Err(Failure::refused(format!(
@@ -60,17 +74,17 @@ pub fn serve(places: &Places, description: Description, tolerance: Tolerance) ->
     // another thread is allocated at its start.
     let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
     std::thread::scope(|scope| {
-        let data = thread.spawn_scoped(scope, || run(places, description, tolerance))?;
+        let data = thread.spawn_scoped(scope, || run(places, description, options))?;
         data.join().expect("the data thread does not panic")
     })
 }
 
 /// The data thread.
-fn run(places: &Places, description: Description, tolerance: Tolerance) -> Result<Exit> {
+fn run(places: &Places, description: Description, options: ServeOptions) -> Result<Exit> {
     let pool = BufferPool::new(&PoolConfig::default());
     let lend = pool.clone();
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let data = Data::open(places, description, tolerance, ring, runtime, lend).await?;
+        let data = Data::open(places, description, options, ring, runtime, lend).await?;
         data.serve().await
     })?
 }
@@ -79,34 +93,27 @@ impl Data {
     async fn open(
         places: &Places,
         description: Description,
-        tolerance: Tolerance,
+        options: ServeOptions,
         ring: Ring,
         runtime: Runtime,
         pool: BufferPool,
     ) -> Result<Self> {
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let opener = Opener::new(ring.clone(), runtime.clone());
-        let devices = open_devices(&opener, &description).await?;
-        let absent = devices.absent.clone();
-        let options = OpenOptions {
-            tolerance,
-            pool: pool.clone(),
-            new_cache: Uuid::new_v4(),
-            around_core: None,
-            watch_load: Some(watch_load(places, &description.name)),
-            claimant: Some(host::claimant()),
-        };
-        let volume = Volume::open(&runtime, &description, devices, options).await;
-        let volume = volume.map_err(|error| match error.is_refusal() {
-            true => refused(places, &description.name, &error, &absent),
-            false => error.into(),
-        })?;
+        let described = description;
+        let start = Start { places, opener: &opener, runtime: &runtime, pool: &pool, options };
+        let (volume, description) = start.until_open(&described).await?;
         places.forget_refusal(&description.name);
         // Before any client: from now on there may be dirty data.
         places.forget_left(&description.name)?;
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
         let files = Files::new(places.clone())?;
         keep_description(&volume, &files);
+        if volume.description() != described
+            && let Err(error) = files.save(volume.description()).await
+        {
+            eprintln!("headpond: note: {error:#}: what differs is told again at the next start");
+        }
         let volume = Rc::new(volume);
         let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
         let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
@@ -139,10 +146,93 @@ impl Data {
             end: End::default(),
         });
         keep_watch(&service);
+        if options.wait_for_devices.is_some() {
+            drop(runtime.spawn(Rc::clone(&service).await_members()));
+        }
         // Last, so that a volume whose control socket answers is being served.
         let socket = places.control_socket(&description.name)?;
         let control = Control::start(&socket, &description.name, to_data, pulse)?;
         Ok(Self { service, control, messages })
+    }
+}
+
+/// One volume being opened.
+struct Start<'a> {
+    places: &'a Places,
+    opener: &'a Opener,
+    runtime: &'a Runtime,
+    pool: &'a BufferPool,
+    options: ServeOptions,
+}
+
+impl Start<'_> {
+    /// Opens the volume, once its devices are there or nobody waits for them.
+    async fn until_open(&self, described: &Description) -> Result<(Volume, Description)> {
+        let begun = self.runtime.now();
+        let mut told_last = String::new();
+        loop {
+            let assembly = assemble(self.opener, self.runtime, described).await;
+            let refusal = match (assembly, self.options.wait_for_devices) {
+                (Ok(assembly), Some(wait))
+                    if !assembly.lacking.is_empty()
+                        && (self.runtime.now().since(begun) < wait
+                            || assembly.lacks_more_than_members()) =>
+                {
+                    let what: Vec<&str> =
+                        assembly.lacking.iter().map(|it| it.what.as_str()).collect();
+                    Alert::waiting(&described.name, &what.join("; "))
+                }
+                (Ok(assembly), wait) => match self.open(assembly).await {
+                    Err(NotOpened::Refused(alert)) if wait.is_some() => alert,
+                    Err(error) => return Err(error.into()),
+                    Ok(opened) => return Ok(opened),
+                },
+                (Err(error), _) => return Err(error),
+            };
+            self.places.note_refusal(&described.name, &refusal);
+            let text = refusal.to_string();
+            if text != told_last {
+                eprintln!("headpond: note: {text}");
+                told_last = text;
+            }
+            self.runtime.sleep(WAIT_PAUSE).await;
+        }
+    }
+
+    async fn open(&self, assembly: Assembly) -> Result<(Volume, Description), NotOpened> {
+        let Assembly { description, devices, differences, .. } = assembly;
+        differences.iter().for_each(|difference| eprintln!("headpond: note: {difference}"));
+        let absent = devices.absent.clone();
+        let options = OpenOptions {
+            tolerance: self.options.tolerance,
+            pool: self.pool.clone(),
+            new_cache: Uuid::new_v4(),
+            around_core: None,
+            watch_load: Some(watch_load(self.places, &description.name)),
+            claimant: Some(host::claimant()),
+        };
+        match Volume::open(self.runtime, &description, devices, options).await {
+            Ok(volume) => Ok((volume, description)),
+            Err(error) if error.is_refusal() => {
+                Err(NotOpened::Refused(refused(self.places, &description.name, &error, &absent)))
+            }
+            Err(error) => Err(NotOpened::Failed(error)),
+        }
+    }
+}
+
+/// Why a volume is not open.
+enum NotOpened {
+    Refused(Alert),
+    Failed(OpenError),
+}
+
+impl From<NotOpened> for anyhow::Error {
+    fn from(error: NotOpened) -> Self {
+        match error {
+            NotOpened::Refused(alert) => Failure::refused(alert),
+            NotOpened::Failed(error) => error.into(),
+        }
     }
 }
 
@@ -179,47 +269,6 @@ fn watch_load(places: &Places, name: &str) -> LoadWatch {
     Rc::new(move |loading| teller.tell(loading))
 }
 
-async fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
-    let open =
-        async |name: &str| -> Result<Rc<dyn BlockDevice>> { opener.open(&name.parse()?).await };
-    let mut devices = Devices::default();
-    if let Some(tier) = &description.tier {
-        match open(&tier.device).await {
-            Ok(device) => devices.tier = Some(device),
-            // It starts empty in any case.
-            Err(error) => {
-                devices.absent.push(format!("tier {}: {}", tier.device, told(&error)).into());
-            }
-        }
-    }
-    if let Some(cache) = &description.cache {
-        for word in cache.devices() {
-            match open(word).await {
-                Ok(device) if cache.mirror.is_some() => devices.copies.push(device),
-                Ok(device) => devices.cache = Some(device),
-                Err(error) => devices.absent.push(format!("cache {word}: {}", told(&error)).into()),
-            }
-        }
-    }
-    for member in description.members() {
-        match open(member).await {
-            Ok(device) => devices.members.push(device),
-            // The array decides whether it can start without it.
-            Err(error) => {
-                let name = member.parse::<DeviceSpec>()?.device_name();
-                devices.absent.push(Note::of_member(name, told(&error)));
-            }
-        }
-    }
-    for journal in description.journals() {
-        match open(journal).await {
-            Ok(device) => devices.journals.push(device),
-            Err(error) => devices.absent.push(format!("stripe journal: {}", told(&error)).into()),
-        }
-    }
-    Ok(devices)
-}
-
 fn listen(
     places: &Places,
     ring: &Ring,
@@ -241,7 +290,7 @@ fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>
 }
 
 /// Saves a refusal for `status`, with the known risk.
-fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> anyhow::Error {
+fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> Alert {
     let mut alert = error.alert(name);
     if error.is_about_the_cache() {
         alert.at_risk = Risk::of_left(places.left_dirty_bytes(name), alert.at_risk);
@@ -249,5 +298,5 @@ fn refused(places: &Places, name: &str, error: &OpenError, absent: &[Note]) -> a
     // An array does not know the names of missing devices.
     absent.iter().for_each(|note| alert.cause += &format!("; {}", note.text()));
     places.note_refusal(name, &alert);
-    Failure::refused(alert)
+    alert
 }

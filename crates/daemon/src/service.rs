@@ -16,7 +16,7 @@ use headpond_api::requests::{FlushPace, SetBody, StopBody};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
 use headpond_nbd::server::{Exports, Server, StopError};
-use headpond_volume::{SetError, Volume};
+use headpond_volume::{RecordError, SetError, Volume};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -154,9 +154,15 @@ impl ControlService {
         answer(reply, doing.await);
     }
 
-    /// Saves the present description.
+    /// Saves the present description, on the members and in its file.
     pub async fn save(&self) -> Result<()> {
-        self.files.save(self.volume.description()).await
+        let recorded = self.volume.record().await;
+        self.files.save(self.volume.description()).await?;
+        match recorded {
+            Err(error @ RecordError::Long { .. }) => Err(error.into()),
+            // An array that has lost too many members takes no record, and its state says so.
+            _ => Ok(()),
+        }
     }
 
     pub fn status(&self) -> Status {
@@ -185,7 +191,7 @@ impl ControlService {
         let _at_full_rate = self.flush_at_full_rate(body.pace);
         let outcome = match body.flush {
             true => self.volume.set_and_clean(&body.changes).await,
-            false => self.volume.set(&body.changes),
+            false => self.volume.set(&body.changes).await,
         };
         // If only the cleaning failed, the settings are in effect.
         self.save().await?;
@@ -343,7 +349,7 @@ impl ControlService {
         }
     }
 
-    fn is_closing(&self) -> bool {
+    pub fn is_closing(&self) -> bool {
         !matches!(*self.end.stage.borrow(), Stage::Serving)
     }
 

@@ -1,8 +1,8 @@
 //! The command line: all commands.
 
 use crate::args::{
-    AdviseArgs, AnalyzeArgs, CreateArgs, DestroyArgs, FlushArgs, MergeArgs, ServeArgs, SetArgs,
-    SimulateArgs, StatsArgs, StatusArgs, StopArgs,
+    AdviseArgs, AnalyzeArgs, CreateArgs, DescribeArgs, DestroyArgs, FlushArgs, ImportArgs,
+    MergeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs, StatsArgs, StatusArgs, StopArgs,
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
@@ -36,6 +36,9 @@ pub enum Command {
     Try(DemoArgs),
     Create(CreateArgs),
     Serve(ServeArgs),
+    Scan(ScanArgs),
+    Import(ImportArgs),
+    Describe(DescribeArgs),
     Status(StatusArgs),
     Stats(StatsArgs),
     Set(SetArgs),

@@ -41,6 +41,7 @@ fn is_printer(command: &Command) -> bool {
     matches!(
         command,
         Command::Status(_)
+            | Command::Scan(_)
             | Command::Stats(_)
             | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
             | Command::Analyze(_)
@@ -69,6 +70,9 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Try(args) => demo::run(args),
         Command::Create(args) => commands::create::run(&places, args),
         Command::Serve(args) => commands::serve::run(&places, args),
+        Command::Scan(args) => commands::scan::run(&places, args),
+        Command::Import(args) => commands::scan::import(&places, args),
+        Command::Describe(args) => commands::scan::describe(&places, args),
         Command::Status(args) => commands::status::run(&places, args),
         Command::Stats(args) => commands::stats::run(&places, args),
         Command::Set(args) => commands::set::run(&places, args),

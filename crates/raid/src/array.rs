@@ -62,6 +62,7 @@ mod sweep;
 mod unverified;
 mod verifier;
 mod verify;
+mod volume_record;
 mod watch;
 mod writers;
 mod zero;
@@ -123,6 +124,9 @@ pub use status::{
 use suspect_parity::SuspectParity;
 pub(crate) use unverified::UnverifiedParity;
 pub use verifier::{Answer, ContentVerifier};
+pub use volume_record::{
+    newest_volume_record, replace_volume_record, volume_record_of, write_first_volume_record,
+};
 use watch::Watch;
 use writers::Writers;
 

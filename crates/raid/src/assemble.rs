@@ -357,10 +357,10 @@ async fn put_together(
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let journal = journal::find(runtime, &verdict, &layout, options).await?;
     let start = Start::decide(&verdict, &layout, options, &journal).await?;
-    let lost = find_lost(verdict.found.in_use(), &verdict.record).await;
-    let name = || verdict.record.name.clone();
-    let lost = lost.map_err(|_| AssembleError::LostUnreadable { name: name() })?;
+    let unreadable = |_| AssembleError::LostUnreadable { name: verdict.record.name.clone() };
+    let lost = find_lost(verdict.found.in_use(), &verdict.record).await.map_err(unreadable)?;
     let JudgedMembers { mut record, mut found, missing, stale, .. } = verdict;
+    found.volume_record = crate::array::newest_volume_record(found.in_use(), record.uuid).await;
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }

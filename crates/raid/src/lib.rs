@@ -1,9 +1,9 @@
 //! Headpond: raid. An array of block devices as one block device, that survives the loss of some.
 //!
 //! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`deadlines`],
-//! [`parity`], [`superblock`], [`intent`], [`integrity`], [`lost`], [`damage`], [`reshape`]. With
-//! I/O: [`create()`] writes a new array on its members, [`assemble()`] assembles it, and [`Array`]
-//! serves.
+//! [`parity`], [`superblock`], [`intent`], [`integrity`], [`lost`], [`damage`], [`reshape`],
+//! [`volume_record`]. With I/O: [`create()`] writes a new array on its members, [`assemble()`]
+//! assembles it, and [`Array`] serves.
 
 pub mod array;
 pub mod assemble;
@@ -24,6 +24,7 @@ pub mod plan;
 pub mod reshape;
 pub mod split;
 pub mod superblock;
+pub mod volume_record;
 
 pub use array::{
     Addition, Answer, Answers, Array, ArrayState, ArrayStatus, ContentVerifier, DeadlineStatus,
@@ -31,7 +32,7 @@ pub use array::{
     IntegrityStatus, JournalError, JournalStatus, LostRange, LostStatus, MemberError, MemberStatus,
     OnAnswer, OwnerStopped, PlanCounts, Progress, ReshapeStatus, ReturnError, ScrubReport,
     Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, WhenFull, WhichCopy, erase,
-    erase_unlisted, inspect,
+    erase_unlisted, inspect, volume_record_of,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Look, Prepared, Warning,

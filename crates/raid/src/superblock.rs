@@ -71,6 +71,14 @@ pub struct Superblock {
     pub sequence: u64,
 }
 
+impl Superblock {
+    /// Whether the array relies on this member, by the record with the highest event count.
+    pub fn is_in_force(&self, newest: &ArrayRecord) -> bool {
+        let count = self.array.event_count;
+        count + 1 >= newest.event_count && !newest.calls_out(self.member_uuid, count)
+    }
+}
+
 /// The array as all of its members describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayRecord {

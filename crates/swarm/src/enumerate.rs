@@ -284,7 +284,7 @@ impl Bench {
                     Mode::WriteBack => Mode::WriteThrough,
                     _ => Mode::WriteBack,
                 };
-                volume.set(&[SettingChange::new("mode", mode)]).expect("a healthy cache");
+                volume.set(&[SettingChange::new("mode", mode)]).await.expect("a healthy cache");
             }
             Operation::SwitchCache => {
                 let identity = Uuid::from_u128(SEED.into());

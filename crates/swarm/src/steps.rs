@@ -269,7 +269,7 @@ impl Stage<'_> {
                 break;
             }
             match step.clone() {
-                Step::Set(change) => self.set(change)?,
+                Step::Set(change) => self.set(change).await?,
                 Step::SetAndClean(change) => self.set_and_clean(change).await?,
                 // The life sees to it.
                 Step::StopClean => {}
@@ -327,7 +327,7 @@ impl Stage<'_> {
         self.machine.witness.borrow_mut().note(text);
     }
 
-    fn set(&self, change: SettingChange) -> Result<(), Offence> {
+    async fn set(&self, change: SettingChange) -> Result<(), Offence> {
         let status = self.volume.status();
         let is_there = match change.of_tier() {
             Some(_) => status.tier.is_some(),
@@ -341,7 +341,7 @@ impl Stage<'_> {
         }
         self.note(Step::Set(change.clone()));
         self.tally.borrow_mut().commands += 1;
-        match self.volume.set(std::slice::from_ref(&change)) {
+        match self.volume.set(std::slice::from_ref(&change)).await {
             Err(error) if !self.excuses.borrow().errors => {
                 Err(Offence::Command(format!("{change}: {error}")))
             }

@@ -19,8 +19,10 @@ mod assembly;
 mod background;
 mod change;
 pub mod description;
+mod discovery;
 mod jobs;
 mod notes;
+mod record;
 mod serving;
 mod volume;
 mod watch;
@@ -38,9 +40,7 @@ pub use assembly::ownership::{
 };
 pub use background::{BackgroundRate, BackgroundRateError, BackgroundStatus, Work};
 pub use change::core_change::{CoreChangeError, NewCore};
-pub use change::exchange::{
-    CallerError, ExchangeError, Keep, Keeping, NewDevice, Reopening, Replacement,
-};
+pub use change::exchange::{ExchangeError, NewDevice, Reopening, Replacement};
 pub use change::journal::NewJournal;
 pub use change::lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use change::members::{ChangeMembersError, NewMember, ReturningMember};
@@ -58,15 +58,22 @@ pub use description::{
     FIRST_CORE, FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription,
     check_name,
 };
+pub use discovery::{
+    Adopted, Candidate, FoundPart, FoundVolume, Label, Labelled, Lacking, LackingPart, NoLabel,
+    Part, RolePresence, found_volumes, read_labels,
+};
 pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
 pub use jobs::{JobKind, JobStatus};
 pub use notes::Note;
+pub use record::{RecordError, VolumeRecord};
 pub use serving::endpoint::{CoreCounts, CoreDevice};
 pub use serving::metadata::{CoreFileSystem, FoundFileSystem};
 pub use serving::readahead::ReadaheadStats;
-pub use volume::kept::DescriptionKeeper;
-pub use volume::{BusyError, CleanAllError, ScrubCacheError, SetError, StopError, Volume};
+pub use volume::kept::{CallerError, DescriptionKeeper, Keep, Keeping};
+pub use volume::{
+    BusyError, CleanAllError, RecordStoppedError, ScrubCacheError, SetError, StopError, Volume,
+};
 pub use watch::alerts::{Alert, AlertKind, Risk};
 pub use watch::report::{
     CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,

@@ -7,6 +7,7 @@ pub(crate) mod kept;
 mod notes;
 pub(crate) mod open;
 pub(crate) mod self_check;
+mod stopped;
 mod verify_contents;
 
 use crate::assembly::cached::Cached;
@@ -17,6 +18,7 @@ use crate::description::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::jobs::Begun;
 use crate::notes::Note;
+use crate::record::RecordError;
 use crate::serving::dispatcher::{Held, RequestDispatcher};
 use crate::serving::endpoint::CoreDevice;
 use crate::serving::metadata::Recogniser;
@@ -27,10 +29,13 @@ use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,
     Submission,
 };
-use headpond_cache::{CleanError, FullRateFlush, ModeError, ScrubError, ScrubReport, Slice};
+use headpond_cache::{
+    CleanError, FullRateFlush, ModeError, ScrubError, ScrubReport, Slice, SliceConfig,
+};
 use headpond_raid::OwnerStopped;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+pub use stopped::RecordStoppedError;
 
 /// An open volume: serves requests, changes its settings, reports its state.
 pub struct Volume {
@@ -85,6 +90,8 @@ pub enum SetError {
     Description(#[from] DescriptionError),
     #[error(transparent)]
     Mode(#[from] ModeError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
     #[error(transparent)]
     Clean(#[from] CleanAllError),
 }
@@ -159,9 +166,10 @@ impl Volume {
         }
         let runtime = cores.runtime.clone();
         let description = Rc::new(RefCell::new(description.clone()));
-        let (kept, cached) = (Rc::default(), Rc::new(RefCell::new(cached.map(Rc::new))));
+        let cached = Rc::new(RefCell::new(cached.map(Rc::new)));
         let (tier, changing, flushing) = (Rc::default(), Busy::default(), Busy::default());
         let cores = Rc::new(RefCell::new(Rc::new(cores)));
+        let kept = Rc::new(KeptDescription::new(Rc::clone(&cores)));
         let [cleaning, scrubbing, draining] = Default::default();
         let volume = Self {
             description,
@@ -282,13 +290,13 @@ impl Volume {
         self.cached.borrow().clone()
     }
 
-    /// Changes settings, all of them or none.
+    /// Changes settings, all of them or none; they are on the members before they take effect.
     ///
     /// # Errors
-    /// At the first that is refused.
-    pub fn set(&self, changes: &[SettingChange]) -> Result<(), SetError> {
+    /// At the first that is refused, or where they cannot be written to the members.
+    pub async fn set(&self, changes: &[SettingChange]) -> Result<(), SetError> {
         let _change = self.begin_change()?;
-        self.apply(SettingChange::by_owner(changes))
+        self.apply(SettingChange::by_owner(changes)).await
     }
 
     /// The description with these changes.
@@ -312,20 +320,43 @@ impl Volume {
         Ok(description)
     }
 
-    fn apply(&self, of: ChangesByOwner) -> Result<(), SetError> {
+    async fn apply(&self, of: ChangesByOwner) -> Result<(), SetError> {
+        let next = self.with(&of)?;
+        self.check_caches(&next, &of)?;
+        self.kept.record(&next).await?;
+        // A spare may have taken a place meanwhile.
         let description = self.with(&of)?;
+        self.put_in_force(description, of);
+        Ok(())
+    }
+
+    /// Whether the caches can do what a description says.
+    fn check_caches(&self, description: &Description, of: &ChangesByOwner) -> Result<(), SetError> {
+        for (cached, config, asked) in self.plans(description, of) {
+            cached.check_mode(config.mode, asked.iter().any(|change| change.concerns("mode")))?;
+            cached.check_memory(&config)?;
+        }
+        Ok(())
+    }
+
+    /// The caches, with what they are to do and the changes that were asked of them.
+    fn plans<'a>(
+        &self,
+        description: &Description,
+        of: &'a ChangesByOwner,
+    ) -> Vec<(Rc<Cached>, SliceConfig, &'a [SettingChange])> {
         // Settings of the cache that hold for both are applied to the tier as well.
         let config = description.cache.as_ref().map(CacheDescription::slice_config);
         let tier_config = description.tier.as_ref().map(|described| {
             description.tier_settings(described).of_slice(described.volatile_allowed)
         });
-        let plans = [(self.cached(), config, of.cache), (self.tier(), tier_config, of.tier)];
-        let plans = plans.into_iter().filter_map(|(it, config, asked)| Some((it?, config?, asked)));
-        let plans: Vec<_> = plans.collect();
-        for (cached, config, asked) in &plans {
-            cached.check_mode(config.mode, asked.iter().any(|change| change.concerns("mode")))?;
-            cached.check_memory(config)?;
-        }
+        let plans =
+            [(self.cached(), config, &of.cache[..]), (self.tier(), tier_config, &of.tier[..])];
+        plans.into_iter().filter_map(|(it, config, asked)| Some((it?, config?, asked))).collect()
+    }
+
+    fn put_in_force(&self, description: Description, of: ChangesByOwner) {
+        let plans = self.plans(&description, &of);
         for (cached, config, asked) in &plans {
             if asked.iter().any(|change| change.concerns("mode")) {
                 cached.slices.iter().for_each(Slice::leave_fallback);
@@ -342,7 +373,6 @@ impl Volume {
         }
         self.description.replace(description);
         self.follow_draining();
-        Ok(())
     }
 
     /// Changes settings, and cleans all dirty data: where the new mode makes none, none is left.
@@ -355,7 +385,7 @@ impl Volume {
         self.with(&of)?;
         // Most of it while the old settings hold, so that the new ones begin with little to do.
         self.clean_all().await?;
-        self.apply(of)?;
+        self.apply(of).await?;
         self.clean_all().await?;
         Ok(())
     }

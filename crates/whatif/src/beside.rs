@@ -54,13 +54,13 @@ impl fmt::Display for WriterTimes {
 }
 
 impl Scene {
-    fn begin(self: &Rc<Self>, cleaner: Cleaner) {
+    async fn begin(self: &Rc<Self>, cleaner: Cleaner) {
         let volume = &self.machine.volume;
         match cleaner {
             Cleaner::Quiet => {}
             Cleaner::Set(key, value) => {
-                self.want_full_speed();
-                volume.set(&[SettingChange::new(key, value)]).unwrap();
+                self.want_full_speed().await;
+                volume.set(&[SettingChange::new(key, value)]).await.unwrap();
             }
             Cleaner::Flush => {
                 let scene = Rc::clone(self);
@@ -115,7 +115,7 @@ fn look(core: &str, cleaner: Cleaner, load: WriteLoad, time: Duration) -> Writer
         }
         scene.is_over.set(true);
         scene.runtime.sleep(Duration::from_millis(1)).await;
-        scene.begin(cleaner);
+        scene.begin(cleaner).await;
         scene.runtime.sleep(Duration::from_millis(5)).await;
         let (begun, cleaned) = (scene.runtime.now(), scene.cleaned_blocks());
         let latencies = scene.latencies(load, time).await;

@@ -109,8 +109,8 @@ impl Scene {
         match cleaner {
             Cleaner::Quiet => {}
             Cleaner::FullSpeed => {
-                self.want_full_speed();
-                self.machine.volume.set(&[SettingChange::new("cleaning", "stripe")]).unwrap();
+                self.want_full_speed().await;
+                self.machine.volume.set(&[SettingChange::new("cleaning", "stripe")]).await.unwrap();
                 self.runtime.sleep(Duration::from_secs(1)).await;
                 assert!(self.cleaned_blocks() > 1_000, "at full speed");
             }

@@ -83,9 +83,9 @@ impl Scene {
     }
 
     /// Has `stripe` go at full speed from the first dirty block on.
-    pub fn want_full_speed(&self) {
+    pub async fn want_full_speed(&self) {
         let ratio = |ratio| SettingChange::new(&format!("cleaning.stripe.{ratio}-percent"), 0);
-        self.machine.volume.set(&["low", "target", "high"].map(ratio)).unwrap();
+        self.machine.volume.set(&["low", "target", "high"].map(ratio)).await.unwrap();
     }
 
     pub async fn write(&self) {

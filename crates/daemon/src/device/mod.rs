@@ -1,12 +1,14 @@
 //! From the name of a device to an open one.
 
 mod copies;
+mod machine;
 mod open;
 mod spec;
 mod vet;
 mod zeros;
 
 pub use copies::{check_copies, mirror_of};
+pub use machine::{MachineDevice, block_devices, files_in, identity_of, serial_of};
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
 pub use vet::{Consent, Vetted, vet, vet_lasting};

@@ -7,15 +7,15 @@ use anyhow::{Context, Result};
 use headpond_api::outcome::Failure;
 use headpond_block::decorators::{Leak, VolatileDevice};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Runtime, memory};
+use headpond_block::{BlockDevice, LocalFuture, Runtime, memory};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
-use headpond_uring::{Allocation, FileDevice, FileOptions, OpenFile, Ownership, Ring};
+use headpond_uring::{Access, Allocation, FileDevice, FileOptions, OpenFile, Ownership, Ring};
 use headpond_volume::Size;
 use headpond_whatif::models;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Checks that the machine has this much available memory: overcommitted memory would end the
@@ -69,6 +69,19 @@ impl Opener {
                 let inner = self.file(FileOptions::new(path)).await?;
                 Rc::new(VolatileDevice::new(inner, leak, *seed))
             }
+        })
+    }
+
+    /// Opens a file or device to read what is on it, beside whoever else has it open.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn look_at(&self, path: PathBuf) -> LocalFuture<'static, Result<Rc<dyn BlockDevice>>> {
+        let options = FileOptions::new(path).access(Access::ReadOnly).ownership(Ownership::Shared);
+        let ring = self.ring.clone();
+        Box::pin(async move {
+            let file = run_blocking(move || Ok(OpenFile::open(&options)?)).await?;
+            Ok(Rc::new(FileDevice::new(&ring, file)?) as Rc<dyn BlockDevice>)
         })
     }
 

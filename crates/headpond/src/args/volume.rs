@@ -8,6 +8,7 @@ use headpond_raid::{JournalWhen, Spread};
 use headpond_volume::description::HEARTBEAT_MS_DEFAULT;
 use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
 use serde::Deserialize;
+use std::path::PathBuf;
 
 /// The array that is made of new members.
 #[derive(Args)]
@@ -181,6 +182,60 @@ pub struct ServeArgs {
     /// mixture of old and new data, which is not detected.
     #[arg(long, requires = "force")]
     pub assume_clean: bool,
+    /// Without an administrator: wait so long for devices that are missing, then start degraded
+    /// if that is safe, and otherwise wait on. Members that come later are resynced.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "force")]
+    pub wait_for_devices: Option<u64>,
+}
+
+/// Where to look for volumes.
+#[derive(Args)]
+pub struct FoundArgs {
+    /// Look at the files of this folder as well.
+    #[arg(long = "in", value_name = "FOLDER")]
+    pub folders: Vec<PathBuf>,
+    /// Look at this file or device as well as at the block devices of the machine.
+    #[arg(long = "device", value_name = "DEV")]
+    pub devices: Vec<PathBuf>,
+}
+
+/// List the volumes whose devices are on this machine, by their superblocks alone.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond scan\n  headpond scan --in /srv/images --json\n\n\
+    Nothing is written. Exit code 3: a volume is degraded, incomplete or ambiguous.")]
+pub struct ScanArgs {
+    #[command(flatten)]
+    pub found: FoundArgs,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Serve a volume from the superblocks of its devices: its description is made anew.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond import hv0\n  headpond import --all\n  \
+    headpond import hv0 --in /srv/images\n\n\
+    Shape, cache, mode and settings are those on the devices; exports those of a description that\n\
+    is there, or a Unix socket.")]
+pub struct ImportArgs {
+    /// Name or UUID of the volume.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub name: Option<String>,
+    /// All volumes that were found.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub found: FoundArgs,
+}
+
+/// Write the description of a volume anew, from the superblocks of its devices.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond describe hv0")]
+pub struct DescribeArgs {
+    /// Name or UUID of the volume.
+    pub name: String,
+    #[command(flatten)]
+    pub found: FoundArgs,
 }
 
 /// Show the devices and the state of a volume; without a name, all volumes.

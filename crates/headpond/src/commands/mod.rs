@@ -15,6 +15,7 @@ pub mod lab;
 pub mod merge;
 pub mod model;
 mod reading;
+pub mod scan;
 pub mod serve;
 pub mod set;
 pub mod simulate;

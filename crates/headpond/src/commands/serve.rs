@@ -5,7 +5,9 @@ use crate::args::ServeArgs;
 use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
+use headpond_daemon::ServeOptions;
 use headpond_volume::Tolerance;
+use std::time::Duration;
 
 /// Serves a volume until it is stopped.
 ///
@@ -21,5 +23,6 @@ pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
         (true, false) => Tolerance::Forced,
         (false, false) => Tolerance::Careful,
     };
-    headpond_daemon::serve(places, description, tolerance)
+    let wait_for_devices = args.wait_for_devices.map(Duration::from_secs);
+    headpond_daemon::serve(places, description, ServeOptions { tolerance, wait_for_devices })
 }

@@ -307,7 +307,7 @@ fn a_file_system_is_refused() {
 }
 
 #[test]
-fn another_volumes_cache_and_missing_members_are_refused() {
+fn another_volumes_cache_is_left_alone_and_missing_members_are_refused() {
     let user = User::new();
     create(&user, "one");
     create(&user, "two");
@@ -317,10 +317,16 @@ fn another_volumes_cache_and_missing_members_are_refused() {
         std::fs::write(path, text).unwrap();
     };
     swap("one-cache.img", "two-cache.img");
-    let ended = user.run(&["serve", "one"]);
-    assert_eq!(ended.code, 4, "{}", ended.err);
-    assert!(ended.err.contains("belongs to volume"), "{}", ended.err);
-    swap("two-cache.img", "one-cache.img");
+    let daemon = user.serve("one");
+    assert!(user.live_cache("one").device.ends_with("one-cache.img"), "a name is a hint");
+    user.ok(&["stop", "one"]);
+    assert_eq!(daemon.wait(), 0);
+    std::fs::rename(user.path("one-cache.img"), user.path("hidden")).unwrap();
+    user.file("one-cache.img", 64 * MIB);
+    let daemon = user.serve("one");
+    assert!(user.live_cache("one").device.ends_with("hidden"));
+    user.ok(&["stop", "one"]);
+    assert_eq!(daemon.wait(), 0);
     for member in 0..3 {
         std::fs::remove_file(user.path(&format!("one-{member}.img"))).unwrap();
     }

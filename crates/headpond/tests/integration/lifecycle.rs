@@ -354,8 +354,7 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     user.ok(&["cache", "attach", "v", &cache]);
     // A stop would record that the cache has nothing.
     daemon.kill();
-    let away = user.path("away.img");
-    std::fs::rename(&cache, &away).unwrap();
+    user.take_away(&cache);
     assert_eq!(user.run(&["serve", "v"]).code, 4);
     let alert = &user.status("v").alerts[0];
     assert_eq!(alert.kind, AlertKind::StartRefused);
@@ -368,7 +367,7 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    std::fs::rename(&away, &cache).unwrap();
+    user.bring_back(&cache);
     let daemon = user.serve("v");
     assert_eq!(user.status("v").alerts, []);
     user.ok(&["stop", "v"]);

@@ -13,6 +13,7 @@ mod cores;
 mod demo;
 mod drive;
 mod hung_server;
+mod import;
 mod kill;
 mod lab;
 mod lab_at_once;

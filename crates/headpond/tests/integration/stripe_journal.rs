@@ -23,7 +23,7 @@ fn a_lost_journal_is_exchanged_while_the_volume_is_served_and_taken_away() {
     let mut args = vec!["create", "v", "--raid", "5", "--zeroed", "--journal", &journal];
     args.extend(members.iter().map(String::as_str));
     user.ok(&args);
-    std::fs::rename(&journal, format!("{journal}.away")).expect("it goes away");
+    user.take_away(&journal);
     let daemon = user.serve("v");
     assert!(write_hole(&user).contains("journal failed or is missing"), "{}", write_hole(&user));
     let told = user.ok(&["array", "set-journal", "v", &other, "--when", "always"]);

@@ -19,8 +19,10 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::health::Health;
+use super::volume_record::VolumeRecords;
 use crate::layout::{Layout, Role, Strip, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, FillRecord, RoleState, SpareRecord, Superblock};
+use crate::volume_record::VolumeRecord;
 pub(super) use filling::{FilledRows, Filling, Lent};
 use lending::Settling;
 
@@ -74,6 +76,7 @@ pub(crate) struct Members {
     settling: RefCell<Vec<Settling>>,
     broken: Cell<bool>,
     departures: Cell<u64>,
+    pub(super) volume_records: VolumeRecords,
     layout: Layout,
     data_offset: u64,
 }
@@ -84,6 +87,8 @@ pub(crate) struct FoundMembers {
     pub(crate) roles: Vec<Result<Member, RoleState>>,
     pub(crate) filling: Vec<(FillRecord, Member)>,
     pub(crate) standing_by: Vec<Member>,
+    /// The newest one that they have.
+    pub(crate) volume_record: Option<VolumeRecord>,
 }
 
 impl FoundMembers {
@@ -212,6 +217,7 @@ impl Members {
             settling: RefCell::default(),
             broken: Cell::new(false),
             departures: Cell::default(),
+            volume_records: VolumeRecords::new(found.volume_record),
             layout: layout.clone(),
             data_offset: record.data_offset,
         };

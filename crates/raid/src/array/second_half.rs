@@ -1,8 +1,8 @@
 //! A member as the array sees it that another one is being reshaped to.
 //!
-//! The data area is the same, except for staged rows. The metadata before it is the second half of
-//! the member's metadata, until the reshape is complete: then it is moved over the first half, and
-//! the member is as any other.
+//! The data area is the same, except for staged rows, and so is the volume record. The other
+//! metadata is the second half of the member's metadata, until the reshape is complete: then it is
+//! moved over the first half, and the member is as any other.
 //!
 //! **Invariants**: the first half is written only when its contents are not needed any more.
 
@@ -22,6 +22,7 @@ use crate::superblock::{
     SECOND_ABSENCE_OFFSET, SECOND_COPY_OFFSETS, SECOND_HALF_SHIFT, STAGE_BYTES, STAGE_OFFSET,
     SUPERBLOCK_BYTES,
 };
+use crate::volume_record;
 
 /// Bitmap of intents and both lists of lost blocks: one behind the other.
 const MARKS: ByteRange = ByteRange::at(INTENT_OFFSET, 3 * INTENT_BYTES);
@@ -148,7 +149,8 @@ impl BlockDevice for SecondHalf {
         if request.kind == RequestKind::Flush {
             return self.inner.submit(request);
         }
-        if range.end() <= DATA_OFFSET_MIN && !self.is_moved.get() {
+        let is_halved = range.end() <= DATA_OFFSET_MIN && !volume_record::AREA.contains(range);
+        if is_halved && !self.is_moved.get() {
             let place = self.place_of(range);
             return self.inner.submit(request.part(range, place));
         }

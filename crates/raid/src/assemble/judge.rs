@@ -108,8 +108,12 @@ impl Seats {
             let found = candidate.map(|it| member(it, Some(role)));
             found.ok_or_else(|| vacancy(record, role))
         });
-        let mut found =
-            FoundMembers { roles: roles.collect(), filling: Vec::new(), standing_by: Vec::new() };
+        let mut found = FoundMembers {
+            roles: roles.collect(),
+            filling: Vec::new(),
+            standing_by: Vec::new(),
+            volume_record: None,
+        };
         for (entry, candidate) in record.spares.iter().zip(self.spares) {
             let Some(candidate) = candidate else { continue };
             match entry.filling {

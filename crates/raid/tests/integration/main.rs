@@ -28,4 +28,5 @@ mod starts;
 mod support;
 mod suspect_parity;
 mod verifier;
+mod volume_record;
 mod weighted;

@@ -305,7 +305,7 @@ pub(super) fn full_member_fails_writes_and_nothing_else() {
         scene.expect(3, 1).await;
         scene.expect(100, 0).await;
         let past = headpond_volume::SettingChange::new("mode", Mode::PassThrough);
-        scene.volume.set(&[past]).expect("a mode that is allowed");
+        scene.volume.set(&[past]).await.expect("a mode that is allowed");
         let refused = scene.write(100, 1).await;
         assert!(
             matches!(refused.as_ref().map_err(DeviceError::cause), Err(Cause::NoSpace)),

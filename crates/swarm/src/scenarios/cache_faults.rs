@@ -191,7 +191,7 @@ pub(super) fn clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_
 pub(super) fn cache_that_errs_too_often_is_mistrusted_until_a_mode_is_set() {
     let rig = Rig::in_mode(Mode::WriteBack);
     rig.live(async |scene| {
-        scene.set("fallback.errors=3");
+        scene.set("fallback.errors=3").await;
         scene.promise(4, 1).await;
         for block in 5..8 {
             scene.controls.cache.add(once(RequestKind::Write, Fault::Media));
@@ -203,7 +203,7 @@ pub(super) fn cache_that_errs_too_often_is_mistrusted_until_a_mode_is_set() {
         scene.expect(4, 1).await;
         scene.write(8, 1).await.expect("goes to the core");
         assert!(scene.cache().in_fallback && !scene.cache().failed);
-        scene.set("mode=write-back");
+        scene.set("mode=write-back").await;
         assert!(!scene.cache().in_fallback, "as the alert says");
         scene.promise(8, 2).await;
         assert!(scene.cache().dirty_bytes > 0);

@@ -307,7 +307,7 @@ pub(super) fn cut_after_a_switch_to_write_through_keeps_what_was_dirty_dirty() {
         rig.live(async |scene| {
             scene.promise(3, 1).await;
             let change = headpond_volume::SettingChange::new("mode", Mode::WriteThrough);
-            scene.volume.set(&[change]).expect("a mode that is allowed");
+            scene.volume.set(&[change]).await.expect("a mode that is allowed");
             assert!(scene.cache().draining);
         });
         rig.cut(seed);
@@ -392,7 +392,7 @@ pub(super) fn switch_to_pass_through_brings_no_old_mapping_back() {
     rig.live(async |scene| {
         scene.promise(3, 1).await;
         let change = headpond_volume::SettingChange::new("mode", Mode::PassThrough);
-        scene.volume.set(&[change]).expect("a mode that is allowed");
+        scene.volume.set(&[change]).await.expect("a mode that is allowed");
         scene.write(3, 2).await.expect("takes the write");
         scene.flush().await.expect("flushes");
         scene.expect(3, 2).await;

@@ -220,8 +220,8 @@ pub(super) fn places_on(medium: &Medium, byte: u8) -> Vec<u64> {
 
 impl Scene {
     /// A setting, as a user would write it.
-    pub fn set(&self, text: &str) {
-        self.volume.set(&[text.parse().expect("key=value")]).expect("it is possible");
+    pub async fn set(&self, text: &str) {
+        self.volume.set(&[text.parse().expect("key=value")]).await.expect("it is possible");
     }
 
     pub async fn write(&self, block: u64, byte: u8) -> Outcome {

@@ -6,6 +6,7 @@ use crate::assembly::mirror;
 use crate::assembly::mirror::MakeMirrorError;
 use crate::assembly::open::is_memory;
 use crate::description::{CoreDescription, Description};
+use crate::record::RecordError;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{
@@ -59,6 +60,8 @@ pub enum CreateError {
     Mirror(#[from] MakeMirrorError),
     #[error(transparent)]
     Stripes(#[from] StripesDiffer),
+    #[error(transparent)]
+    Record(#[from] RecordError),
     #[error(transparent)]
     Device(#[from] DeviceError),
 }

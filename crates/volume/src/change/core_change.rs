@@ -16,10 +16,10 @@
 use crate::CreateError;
 use crate::assembly::cores::{Core, Cores, Shape, StripesDiffer};
 use crate::assembly::create::{CoreFacts, CreateOptions, array_options, cache_options};
-use crate::change::exchange::{CallerError, Keep};
 use crate::change::lifecycle::{AttachError, DetachError, Dirty, check_below, check_dirty_data};
 use crate::change::tier::TierError;
 use crate::description::{Description, DescriptionError, FurtherCoreDescription};
+use crate::volume::kept::{CallerError, Keep};
 use crate::volume::open::begin;
 use crate::volume::{BusyError, Volume};
 use headpond_block::{BlockDevice, BufferPool, DeviceError};
@@ -308,10 +308,10 @@ impl Volume {
         next: &Description,
         keep: Keep<'_>,
     ) -> Result<(), (CoreChangeError, bool)> {
-        match keep(next).await {
+        match self.kept.keep_with(keep, next).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                let is_back = keep(&self.description()).await.is_ok();
+                let is_back = self.kept.keep_with(keep, &self.description()).await.is_ok();
                 Err((CoreChangeError::Keep(error), is_back))
             }
         }

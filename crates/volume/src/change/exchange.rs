@@ -17,6 +17,7 @@ use crate::assembly::open::{OpenError, is_memory};
 use crate::change::lifecycle::{AttachError, DetachError, Dirty};
 use crate::change::tier::TierError;
 use crate::description::{CacheDescription, Description, TierDescription};
+use crate::volume::kept::Keep;
 use crate::volume::{BusyError, Volume};
 use headpond_block::{BlockDevice, DeviceName, LocalFuture};
 use headpond_raid::{ArrayState, Occupied};
@@ -24,15 +25,6 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 const ATTACHED: &str = "what is only named was refused";
-
-/// An error of the caller.
-pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Saves a description, durably, before it takes effect.
-pub type Keep<'a> = &'a dyn Fn(&Description) -> Keeping<'a>;
-
-/// A description being saved.
-pub type Keeping<'a> = LocalFuture<'a, Result<(), CallerError>>;
 
 /// The device of a new cache.
 pub enum NewDevice<'a> {
@@ -148,7 +140,8 @@ impl Volume {
             let wanted = size.map_or(cached.device.size_bytes(), Size::bytes);
             if wanted == cached.superblock.device_bytes {
                 let description = self.description_with(&described);
-                keep(&description).await.map_err(AttachError::Keep)?;
+                let kept = self.kept.keep_with(keep, &description).await;
+                kept.map_err(AttachError::Keep)?;
                 self.description.replace(description);
                 return Ok(false);
             }
@@ -318,7 +311,7 @@ impl Volume {
         let (what, reason) = ("cache", Box::new(reason));
         let Some(old) = old else {
             self.name_cache(None);
-            let _ = keep(&self.description()).await;
+            let _ = self.kept.keep_with(keep, &self.description()).await;
             return Err(ExchangeError::NotReopened { reason });
         };
         let back = self.put_new(old.clone(), before, second, Occupied::Overwrite, keep).await;
@@ -354,7 +347,7 @@ impl Volume {
         let _ = device.dissolve().await;
         self.name_cache(None);
         // Where it cannot be saved, the next start notes a cache that is not attached.
-        let _ = keep(&self.description()).await;
+        let _ = self.kept.keep_with(keep, &self.description()).await;
     }
 
     pub(crate) async fn put_new(

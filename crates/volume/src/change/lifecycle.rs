@@ -15,10 +15,10 @@ use crate::assembly::cores::Cores;
 use crate::assembly::create::{CoreFacts, cache_options, consider_copies, refuse_occupied};
 use crate::assembly::mirror::{CacheDevice, Mirror};
 use crate::assembly::open::{FoundCache, OpenError, Tolerance};
-use crate::change::exchange::{CallerError, Keep};
 use crate::change::tier::TierError;
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::serving::dispatcher::Held;
+use crate::volume::kept::{CallerError, Keep};
 use crate::volume::{BusyError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, BufferPool, DeviceError, DeviceName};
@@ -241,7 +241,7 @@ impl Volume {
     /// would refuse the record on the arrays.
     pub(crate) async fn put_cache(&self, new: NewCache, keep: Keep<'_>) -> Result<(), AttachError> {
         let before = self.name_cache(Some(new.described.clone()));
-        let put = match keep(&self.description()).await {
+        let put = match self.kept.keep_with(keep, &self.description()).await {
             Ok(()) => self.lead_through(new).await,
             Err(error) => Err(AttachError::Keep(error)),
         };

@@ -8,8 +8,10 @@ use crate::assembly::create::{
 };
 use crate::assembly::open::{Devices, is_memory};
 use crate::description::Description;
+use crate::record::VolumeRecord;
 use headpond_block::{BlockDevice, DeviceError};
 use headpond_cache::OpenError;
+use headpond_raid::array::write_first_volume_record;
 use headpond_raid::{CreateOptions as ArrayOptions, Inspection, Occupied};
 use std::rc::Rc;
 use uuid::Uuid;
@@ -50,11 +52,15 @@ impl Volume {
             }
         }
         let mirror = consider_copies(description, &devices.copies, &new, options.occupied).await?;
+        let text = VolumeRecord::new(1, description).to_bytes()?;
         let made = async {
             for (journal, record) in &records {
                 headpond_raid::create_journal(&***journal, record, options.occupied).await?;
             }
             for (members, array) in &plans {
+                for member in &**members {
+                    write_first_volume_record(&**member, array.uuid, &text).await?;
+                }
                 headpond_raid::create(members, array).await?;
             }
             if let Some(cache) = &devices.cache {

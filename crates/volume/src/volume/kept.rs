@@ -1,14 +1,32 @@
-//! The description, kept by the caller as it changes.
+//! The description, kept as it changes: on the members, and by the caller.
+//!
+//! **Invariants**
+//! - A record on the members is newer than all that were begun before it.
 
+use super::Volume;
+use crate::assembly::cores::Cores;
 use crate::description::Description;
+use crate::record::{RecordError, VolumeRecord};
 use headpond_block::LocalFuture;
-use std::cell::RefCell;
+use headpond_block::sync::{Busy, join_all};
+use headpond_raid::Array;
+use std::cell::{Cell, RefCell};
 use std::future::ready;
+use std::rc::Rc;
+
+/// An error of the caller.
+pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Saves a description, durably, before it takes effect.
+pub type Keep<'a> = &'a dyn Fn(&Description) -> Keeping<'a>;
+
+/// A description being saved.
+pub type Keeping<'a> = LocalFuture<'a, Result<(), CallerError>>;
 
 /// Keeps a description that has changed.
 type KeepChanged = dyn Fn(&Description) -> LocalFuture<'static, ()>;
 
-/// Whoever keeps the description.
+/// The caller's way to keep descriptions.
 pub struct DescriptionKeeper {
     /// Is given the description when it has changed without being asked; what is answered ends when
     /// it is kept durably. Those that are given later are kept later.
@@ -17,23 +35,129 @@ pub struct DescriptionKeeper {
     pub name_of: Box<dyn Fn(&str) -> String>,
 }
 
-/// The keeper, where there is one.
-#[derive(Default)]
+/// Where the description of a volume is kept.
 pub(crate) struct KeptDescription {
     pub(crate) keeper: RefCell<Option<DescriptionKeeper>>,
+    cores: Rc<RefCell<Rc<Cores>>>,
+    /// Of the newest record.
+    generation: Cell<u64>,
+    /// Of the newest one that was written.
+    written: Cell<u64>,
+    writing: Busy,
 }
 
 impl KeptDescription {
-    /// Ends when the description is kept.
-    pub(crate) fn tell(&self, description: &Description) -> LocalFuture<'static, ()> {
-        match &*self.keeper.borrow() {
+    pub(crate) fn new(cores: Rc<RefCell<Rc<Cores>>>) -> Self {
+        let (keeper, writing) = (RefCell::default(), Busy::default());
+        let [generation, written] = Default::default();
+        Self { keeper, cores, generation, written, writing }
+    }
+
+    /// Keeps it on the members and by the keeper; ends when it is kept.
+    pub(crate) fn tell(self: &Rc<Self>, description: &Description) -> LocalFuture<'static, ()> {
+        let recorded = self.record(description);
+        let kept: LocalFuture<'static, ()> = match &*self.keeper.borrow() {
             Some(keeper) => (keeper.keep)(description),
             None => Box::pin(ready(())),
+        };
+        Box::pin(async move {
+            // An array that has lost too many members takes no record, and its state says so.
+            let _ = recorded.await;
+            kept.await;
+        })
+    }
+
+    /// Keeps it on the members and by a command, before it takes effect.
+    ///
+    /// # Errors
+    /// Where either is not possible.
+    pub(crate) async fn keep_with(
+        self: &Rc<Self>,
+        keep: Keep<'_>,
+        description: &Description,
+    ) -> Result<(), CallerError> {
+        self.record(description).await?;
+        keep(description).await
+    }
+
+    /// Writes the record of a description to the members of all arrays, stably.
+    pub(crate) fn record(
+        self: &Rc<Self>,
+        description: &Description,
+    ) -> LocalFuture<'static, Result<(), RecordError>> {
+        let generation = self.generation.get() + 1;
+        self.generation.set(generation);
+        let bytes = VolumeRecord::new(generation, description).to_bytes();
+        let kept = Rc::clone(self);
+        Box::pin(async move {
+            let bytes = bytes?;
+            while !kept.writing.is_idle() {
+                kept.writing.until_idle().await;
+            }
+            if generation < kept.written.get() {
+                return Ok(());
+            }
+            let _turn = kept.writing.begin();
+            kept.written.set(generation);
+            let writes = kept.arrays().into_iter().map(|array| {
+                let bytes = bytes.clone();
+                Box::pin(async move { array.write_volume_record(&bytes).await })
+            });
+            let outcomes = join_all(writes.collect()).await;
+            // The newest one of all arrays counts.
+            match outcomes.iter().any(Result::is_ok) {
+                true => Ok(()),
+                false => outcomes.into_iter().collect::<Result<(), _>>().map_err(Into::into),
+            }
+        })
+    }
+
+    /// Continues from what the members have, and brings it up to date.
+    ///
+    /// # Errors
+    /// Where that is not possible.
+    pub(crate) async fn begin_records(
+        self: &Rc<Self>,
+        description: &Description,
+    ) -> Result<(), RecordError> {
+        let parse = |array: Rc<Array>| VolumeRecord::parse(&array.volume_record()?).ok();
+        let found: Vec<Option<VolumeRecord>> = self.arrays().into_iter().map(parse).collect();
+        let newest = found.iter().flatten().map(|record| record.generation).max().unwrap_or(0);
+        self.generation.set(newest);
+        let is_current = |record: &Option<VolumeRecord>| {
+            record.as_ref().is_some_and(|it| it.generation == newest && it.agrees(description))
+        };
+        match found.iter().all(is_current) {
+            true => Ok(()),
+            false => self.record(description).await,
         }
+    }
+
+    fn arrays(&self) -> Vec<Rc<Array>> {
+        let cores = Rc::clone(&self.cores.borrow());
+        cores.iter().map(|(core, _)| Rc::clone(&core.array)).collect()
     }
 
     pub(crate) fn name_of(&self, word: &str) -> String {
         let keeper = self.keeper.borrow();
         keeper.as_ref().map_or_else(|| word.to_owned(), |keeper| (keeper.name_of)(word))
+    }
+}
+
+impl Volume {
+    /// Brings the record on the members up to date.
+    ///
+    /// # Errors
+    /// Where that is not possible.
+    pub(crate) async fn begin_records(&self) -> Result<(), RecordError> {
+        self.kept.begin_records(&self.description()).await
+    }
+
+    /// Writes the present description to the members.
+    ///
+    /// # Errors
+    /// Where that is not possible.
+    pub async fn record(&self) -> Result<(), RecordError> {
+        self.kept.record(&self.description()).await
     }
 }

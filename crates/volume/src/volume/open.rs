@@ -9,6 +9,7 @@ use crate::assembly::open::{
 use crate::assembly::ownership::Ownership;
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::notes::{Note, joined};
+use crate::record::RecordError;
 use headpond_block::{BlockDevice, Runtime, Stability};
 use headpond_cache::OpenError::CoreChanged;
 use headpond_raid::{
@@ -40,6 +41,9 @@ impl Volume {
         match opened {
             Ok(mut volume) => {
                 volume.verify_flushed_positions(tolerance).await;
+                if let Err(error @ RecordError::Long { .. }) = volume.begin_records().await {
+                    volume.warn(error.to_string());
+                }
                 Ok(volume)
             }
             Err(error) => {

@@ -6,6 +6,7 @@
 mod fallback;
 mod member_errors;
 mod memory;
+mod missing;
 mod risk;
 mod slow_member;
 
@@ -49,6 +50,8 @@ pub struct Alert {
 pub enum AlertKind {
     /// The volume was not opened.
     StartRefused,
+    /// The start waits for devices that are missing.
+    DevicesMissing,
     /// Another host has taken over: nothing is read or written here any more.
     OwnershipLost,
     /// The cache lost flushed data: the volume takes no writes until that is accepted.

@@ -33,8 +33,8 @@ fn members_with(runtime: &Runtime, faults: &[FaultControl]) -> Devices {
     Devices { members: faults.iter().enumerate().map(member).collect(), ..Devices::default() }
 }
 
-fn set(volume: &Volume, text: &str) -> Result<(), SetError> {
-    volume.set(&[text.parse().expect("a change")])
+async fn set(volume: &Volume, text: &str) -> Result<(), SetError> {
+    volume.set(&[text.parse().expect("a change")]).await
 }
 
 /// Writes three blocks of one stripe at once; says how many shared the write of another.
@@ -59,16 +59,16 @@ fn merging_is_set_on_a_live_volume_and_kept_in_its_description() {
         };
         let volume = open(&description).await;
         assert_eq!(merged(&volume).await, 1, "the third joins the second");
-        set(&volume, "merge-wait-us=off").unwrap();
+        set(&volume, "merge-wait-us=off").await.unwrap();
         assert_eq!(merged(&volume).await, 0);
-        assert!(matches!(set(&volume, "merge-wait-us=soon"), Err(SetError::Setting(_))));
-        assert!(matches!(set(&volume, "mode=write-through"), Err(SetError::NoCache { .. })));
+        assert!(matches!(set(&volume, "merge-wait-us=soon").await, Err(SetError::Setting(_))));
+        assert!(matches!(set(&volume, "mode=write-through").await, Err(SetError::NoCache { .. })));
         let kept = volume.description();
         assert!(kept.to_toml().contains("[array]\nmerge_wait_us = \"off\""), "{}", kept.to_toml());
         volume.stop().await.unwrap();
         let volume = open(&Description::parse(&kept.to_toml()).unwrap()).await;
         assert_eq!(merged(&volume).await, 0, "as the description says");
-        set(&volume, "merge-wait-us=0").unwrap();
+        set(&volume, "merge-wait-us=0").await.unwrap();
         assert_eq!(merged(&volume).await, 1);
     })
     .expect("no deadlock");
@@ -99,8 +99,8 @@ fn a_slow_member_has_an_alert_until_it_has_answered_in_time_for_ten_minutes() {
         }
         read_for(&runtime, &volume, 600).await;
         assert_eq!(volume.status().alerts, []);
-        set(&volume, "member-read-timeout-ms=500").unwrap();
-        set(&volume, "member-timeouts-max=off").unwrap();
+        set(&volume, "member-read-timeout-ms=500").await.unwrap();
+        set(&volume, "member-timeouts-max=off").await.unwrap();
         let told = volume.status().array.deadlines.expect("there is redundancy");
         assert_eq!(
             (told.read_timeout_ms, told.timeout_ms, told.timeouts_max),

@@ -67,7 +67,7 @@ async fn whole_life(
     let settings = settings.split_whitespace().map(|it| it.parse().expect("key=value"));
     let settings: Vec<SettingChange> = settings.collect();
     let volume = new_volume(&runtime, Mode::WriteBack, slices, &disks).await;
-    volume.set(&settings).expect("settings that are allowed");
+    volume.set(&settings).await.expect("settings that are allowed");
     let witness = Rc::new(RefCell::new(Witness::new(volume.geometry().size_bytes, seed)));
     let client = Client::new(volume.clone(), Rc::clone(&witness), &runtime);
     client.run(&MIXED, seed).await.unwrap();
@@ -78,7 +78,7 @@ async fn whole_life(
     disks[1..].rotate_left(1);
     let volume = opened(&runtime, &description(Mode::WriteBack, slices), &disks).await;
     assert!(volume.warnings().is_empty(), "{:?}", volume.warnings());
-    volume.set(&settings).expect("settings that are allowed");
+    volume.set(&settings).await.expect("settings that are allowed");
     let client = Client::new(volume.clone(), witness, &runtime);
     client.check_all().await.unwrap();
     volume.clean_all().await.expect("cleaned");
@@ -331,7 +331,7 @@ fn a_member_that_hangs_is_evicted_by_its_deadline_though_all_requests_are_reads(
         let control = FaultControl::default();
         disks[2] = Rc::new(FaultDevice::new(disks[2].clone(), control.clone(), runtime.clone()));
         let volume = new_volume(&runtime, Mode::PassThrough, 1, &disks).await;
-        volume.set(&["member-timeout-ms=5000".parse().unwrap()]).unwrap();
+        volume.set(&["member-timeout-ms=5000".parse().unwrap()]).await.unwrap();
         control.add(FaultRule::on(RequestKind::Read, Fault::Hang));
         let whole = Buffer::zeroed(4 << 20);
         (&*volume as &dyn BlockDevice).read(0, &whole).await.expect("by the peers");

@@ -126,7 +126,7 @@ fn the_bypass_concerns_the_cache_and_not_the_tier() {
         };
         assert_eq!(policies(status.tier.unwrap()), [BypassPolicy::Off; 2]);
         assert_eq!(policies(status.cache.unwrap()), [BypassPolicy::Adaptive; 2]);
-        volume.set(&["bypass=off".parse().unwrap()]).unwrap();
+        volume.set(&["bypass=off".parse().unwrap()]).await.unwrap();
         assert_eq!(policies(volume.status().cache.unwrap()), [BypassPolicy::Off; 2]);
         volume.stop().await.unwrap();
     })

@@ -81,7 +81,7 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
 
 /// Of three cores the third has been read from, and the second is written to past the cache.
 async fn check_bypasses_and_times(volume: &Rc<Volume>) {
-    volume.set(&["mode=write-around".parse().unwrap()]).unwrap();
+    volume.set(&["mode=write-around".parse().unwrap()]).await.unwrap();
     write(&devices_of(volume)[1], 1 << 20, 7).await;
     let report = volume.report();
     let past = |core: usize| {
@@ -95,7 +95,7 @@ async fn check_bypasses_and_times(volume: &Rc<Volume>) {
     };
     assert_eq!([0, 1, 2].map(|it| timed(it, Way::ReadMiss)), [None, None, Some(1)]);
     assert_eq!([0, 1, 2].map(|it| timed(it, Way::WritePastCache)), [None, Some(1), None]);
-    volume.set(&["mode=write-back".parse().unwrap()]).unwrap();
+    volume.set(&["mode=write-back".parse().unwrap()]).await.unwrap();
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn rules_tell_cores_apart_and_count_addresses_from_the_start_of_each() {
         let volume = machine.open(&runtime, &sim, 1).await;
         let rules = "classes=[[class]]\nid = 3\nwhen = \"core_id:eq:2&lba:lt:16&done\"\n\
                      [[class]]\nid = 4\nwhen = \"core_id:eq:1\"\n";
-        volume.set(&[rules.parse().unwrap()]).unwrap();
+        volume.set(&[rules.parse().unwrap()]).await.unwrap();
         let cores = devices_of(&volume);
         write(&cores[0], 0, 1).await;
         write(&cores[1], 4096, 2).await;
@@ -136,7 +136,7 @@ fn metadata_of_file_systems_is_recognised_on_every_core() {
         let volume = machine.open(&runtime, &sim, 1).await;
         let rules = "classes=[[class]]\nid = 1\nwhen = \"metadata&core_id:eq:3\"\n\
                      [[class]]\nid = 2\nwhen = \"metadata&core_id:eq:1\"\n";
-        volume.set(&[rules.parse().unwrap()]).unwrap();
+        volume.set(&[rules.parse().unwrap()]).await.unwrap();
         runtime.sleep(Duration::from_secs(1)).await;
         assert!(volume.status().file_systems.is_empty());
         let cores = devices_of(&volume);

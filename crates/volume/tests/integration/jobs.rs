@@ -115,7 +115,7 @@ fn a_change_of_the_mode_that_nobody_waits_for_tells_how_far_it_is() {
     run(1, |runtime, _| async move {
         let slow = Slow::new(&runtime).await;
         let change = |volume: Rc<Volume>| async move {
-            volume.set(&["mode=write-through".parse().unwrap()]).unwrap();
+            volume.set(&["mode=write-through".parse().unwrap()]).await.unwrap();
             while volume.status().cache.unwrap().draining {
                 runtime.sleep(Duration::from_millis(1)).await;
             }

@@ -86,11 +86,11 @@ fn cleaning_in_order_is_refused_where_there_are_several_slices() {
         let members = devices.members.clone();
         let volume = Volume::open(&runtime, &several, devices, careful()).await.unwrap();
         let changes = ["mode=write-only", "cleaning=ordered"].map(|text| text.parse().unwrap());
-        let refused = volume.set(&changes).unwrap_err().to_string();
+        let refused = volume.set(&changes).await.unwrap_err().to_string();
         assert!(refused.contains("stack has 2") && refused.contains("one slice"), "{refused}");
         let settings = || volume.description().cache.unwrap().settings;
         assert_eq!(settings().mode, Mode::WriteBack, "all changes or none");
-        volume.set(&["cleaning=alru".parse().unwrap()]).unwrap();
+        volume.set(&["cleaning=alru".parse().unwrap()]).await.unwrap();
         let mut described = volume.description().cache.unwrap();
         described.settings.cleaning.policy = CleaningPolicy::Ordered;
         volume.detach(Dirty::Refuse).await.unwrap();
@@ -158,7 +158,7 @@ fn a_detach_by_force_that_a_stop_cuts_off_gives_up_nothing() {
         Volume::create(&description, &devices, &CREATE).await.unwrap();
         let volume = Volume::open(&runtime, &description, devices, careful()).await;
         let volume = Rc::new(volume.unwrap());
-        volume.set(&["cleaning=nop".parse().unwrap()]).unwrap();
+        volume.set(&["cleaning=nop".parse().unwrap()]).await.unwrap();
         let device: &dyn BlockDevice = &*volume;
         for block in 0..64 {
             device.write(block * 40_960, Buffer::from_slice(&[7; 4096])).await.unwrap();
@@ -172,7 +172,10 @@ fn a_detach_by_force_that_a_stop_cuts_off_gives_up_nothing() {
         assert!(ended.to_string().contains("being stopped"), "{ended}");
         let cache = volume.status().cache.expect("it stays");
         assert!(cache.dirty_bytes > 0 && volume.description().cache.is_some());
-        assert!(volume.set(&["cleaning=alru".parse().unwrap()]).is_err(), "nothing is changed now");
+        assert!(
+            volume.set(&["cleaning=alru".parse().unwrap()]).await.is_err(),
+            "nothing is changed now"
+        );
         volume.stop().await.unwrap();
     })
     .expect("no deadlock");

@@ -161,7 +161,7 @@ fn what_goes_past_the_tier_as_a_stream_goes_past_the_cache_as_well() {
         let counted = Counted::new(&runtime);
         let volume = counted.open(&runtime, &with_tier(Mode::WriteThrough, Mode::WriteBack)).await;
         let streams = ["seq-cutoff=64K", "readahead=off"].map(|text| text.parse().unwrap());
-        volume.set(&streams).unwrap();
+        volume.set(&streams).await.unwrap();
         for at in (0..MIB).step_by(64 << 10) {
             let data = Buffer::zeroed(64 << 10);
             (&volume as &dyn BlockDevice).read(at, &data).await.unwrap();
@@ -179,22 +179,22 @@ fn each_tier_has_its_own_mode_and_refuses_what_it_cannot_be() {
     run(1, |runtime, _| async move {
         let counted = Counted::new(&runtime);
         let volume = counted.open(&runtime, &with_tier(Mode::WriteThrough, Mode::WriteBack)).await;
-        let set = |text: &str| volume.set(&[text.parse().unwrap()]);
-        set("tier.mode=write-around").unwrap();
+        let set = async |text: &str| volume.set(&[text.parse().unwrap()]).await;
+        set("tier.mode=write-around").await.unwrap();
         let description = volume.description();
         let modes =
             (description.tier.unwrap().settings.mode, description.cache.unwrap().settings.mode);
         assert_eq!(modes, (Mode::WriteAround, Mode::WriteBack));
-        let told = set("tier.mode=write-back").unwrap_err().to_string();
+        let told = set("tier.mode=write-back").await.unwrap_err().to_string();
         assert!(told.contains("is volatile"), "{told}");
-        let told = set("tier.classes=lustre").unwrap_err().to_string();
+        let told = set("tier.classes=lustre").await.unwrap_err().to_string();
         assert!(told.contains("there are: tier.cleaning"), "{told}");
         let again = volume.attach_tier(tier(Mode::WriteThrough), memory()).await;
         assert!(matches!(again, Err(AttachError::HasTier { .. })));
         volume.detach_tier(Dirty::Refuse).await.unwrap();
         assert!(volume.status().tier.is_none() && volume.description().tier.is_none());
         assert!(matches!(volume.detach_tier(Dirty::Refuse).await, Err(DetachError::NoTier { .. })));
-        assert!(matches!(set("tier.mode=write-around"), Err(SetError::NoTier { .. })));
+        assert!(matches!(set("tier.mode=write-around").await, Err(SetError::NoTier { .. })));
         let flash: Rc<dyn BlockDevice> = Rc::new(RamDevice::with_geometry(
             "flash",
             Geometry { stability: Stability::Flushable, ..Geometry::of_size(16 * MIB) },

@@ -49,6 +49,20 @@ impl User {
         path.display().to_string()
     }
 
+    /// Moves a file to where no volume looks for it.
+    pub fn take_away(&self, file: &str) {
+        std::fs::create_dir_all(self.path("away")).unwrap();
+        std::fs::rename(file, self.away(file)).unwrap();
+    }
+
+    pub fn bring_back(&self, file: &str) {
+        std::fs::rename(self.away(file), file).unwrap();
+    }
+
+    fn away(&self, file: &str) -> PathBuf {
+        self.path("away").join(Path::new(file).file_name().unwrap())
+    }
+
     pub fn socket(&self, name: &str) -> PathBuf {
         self.path(&format!("{name}.sock"))
     }

@@ -122,7 +122,7 @@ impl ArraySettings {
     }
 
     /// `None` without timeouts.
-    pub(crate) fn deadlines(&self) -> Option<Deadlines> {
+    pub fn deadlines(&self) -> Option<Deadlines> {
         let time = |WaitMs { 0: millis }| millis.map(Duration::from_millis);
         let (read, deadline) = (time(self.member_read_timeout_ms), time(self.member_timeout_ms));
         let timeouts_max = self.member_timeouts_max.0.map(|times| times as u32);

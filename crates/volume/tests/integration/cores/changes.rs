@@ -80,7 +80,7 @@ fn cores_come_and_go_while_the_others_are_served() {
         assert_eq!(ids, [1, 3, 2], "a number stays with its core");
         let kept = volume.description();
         volume.stop().await.unwrap();
-        let stopped = volume.set(&["mode=write-through".parse().unwrap()]).unwrap_err();
+        let stopped = volume.set(&["mode=write-through".parse().unwrap()]).await.unwrap_err();
         assert!(stopped.to_string().contains("is being stopped"), "{stopped}");
         let devices = machine.devices(&runtime, &sim, 4);
         let volume = Rc::new(Volume::open(&runtime, &kept, devices, careful()).await.unwrap());

@@ -85,7 +85,7 @@ fn how_long_members_are_waited_for_goes_for_copies_too() {
             [volume.status().array, copies].map(|array| array.deadlines.unwrap().timeout_ms)
         };
         let volume = rig.open(&[0, 1]).await;
-        volume.set(&["member-timeout-ms=7000".parse().unwrap()]).unwrap();
+        volume.set(&["member-timeout-ms=7000".parse().unwrap()]).await.unwrap();
         assert_eq!(deadlines(&volume), [Some(7000); 2]);
         volume.stop().await.unwrap();
         rig.description = volume.description();

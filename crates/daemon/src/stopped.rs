@@ -1,0 +1,42 @@
+//! Changing the settings of a volume that is not served.
+
+use super::assembly::{Assembly, assemble};
+use crate::device::Opener;
+use crate::host;
+use anyhow::Result;
+use headpond_api::outcome::Failure;
+use headpond_api::place::Places;
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_uring::{RingConfig, run_with_pool};
+use headpond_volume::{Description, RecordStoppedError, Volume};
+
+/// Changes the description of a volume that is not served, on its members and in its file.
+///
+/// # Errors
+/// What `change` refuses, or where the members cannot be written.
+pub fn set_stopped(
+    places: &Places,
+    described: &Description,
+    change: impl FnOnce(Description) -> Result<Description>,
+) -> Result<Description> {
+    let pool = BufferPool::new(&PoolConfig::default());
+    let changed = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let opener = Opener::new(ring, runtime.clone());
+        // What the members say is changed, not what the file says.
+        let assembly = assemble(&opener, &runtime, described).await?;
+        let Assembly { description, devices, differences, .. } = assembly;
+        differences.iter().for_each(|difference| eprintln!("headpond: note: {difference}"));
+        let changed = change(description)?;
+        let claimant = Some(host::claimant());
+        let recorded = Volume::record_stopped(&runtime, &changed, devices, claimant).await;
+        recorded.map_err(|error| Failure::of(error, |it| !is_device_error(it)))?;
+        Ok::<_, anyhow::Error>(changed)
+    })??;
+    places.save(&changed)?;
+    Ok(changed)
+}
+
+fn is_device_error(error: &RecordStoppedError) -> bool {
+    use headpond_volume::RecordError;
+    matches!(error, RecordStoppedError::Record(RecordError::Device(_)))
+}
