@@ -79,8 +79,8 @@ operations! {
     DROP_JOURNAL: post "/v1/array/drop-journal" OfCoreBody => Status,
         "Remove the stripe journal.";
     SCRUB: post "/v1/array/scrub" OfCoreBody => Status, "Check all stripes in the background.";
-    PAUSE: post "/v1/array/pause" OfCoreBody => Status, "Pause background work.";
-    RESUME: post "/v1/array/resume" OfCoreBody => Status, "Resume background work.";
+    PAUSE: post "/v1/array/pause" PauseBody => Status, "Pause background work.";
+    RESUME: post "/v1/array/resume" PauseBody => Status, "Resume background work.";
     RATE: post "/v1/array/rate" RateBody => Status, "Set the rates of background work.";
 }
 

@@ -219,6 +219,16 @@ pub struct OfCoreBody {
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct PauseBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    /// Only scrubs; other background work goes on.
+    #[serde(default)]
+    pub scrub: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct RateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,

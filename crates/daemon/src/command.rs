@@ -50,8 +50,8 @@ pub enum ArrayCommand {
     SetJournal(JournalBody),
     DropJournal(OfCoreBody),
     Scrub(OfCoreBody),
-    Pause(OfCoreBody),
-    Resume(OfCoreBody),
+    Pause(PauseBody),
+    Resume(PauseBody),
     Rate(RateBody),
 }
 

@@ -1,6 +1,7 @@
 //! Identity of this host and process: recorded on a volume's devices for other hosts that reach
 //! them.
 
+use crate::systemd::{Notifier, PROGRESS_TIME};
 use headpond_volume::{Claimant, Host, Process, Watching};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +9,14 @@ use std::path::Path;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// The owner of volumes that are opened here.
-pub fn claimant() -> Claimant {
+/// The owner of volumes that are opened here. `notifier` hears of another owner that is watched.
+pub fn claimant(notifier: &Notifier) -> Claimant {
+    let notifier = notifier.clone();
+    let watch = move |watching: &Watching| {
+        tell(watching);
+        notifier.status(&format!("watching devices for a heartbeat of {}", watching.host));
+        notifier.extend(watching.at_most + PROGRESS_TIME);
+    };
     let (number, boot) = (std::process::id(), boot());
     let started = started(number).unwrap_or_default();
     let process = Process { number, started };
@@ -17,7 +24,7 @@ pub fn claimant() -> Claimant {
         host: Host { name: name(), machine: machine(), boot, process },
         token: Uuid::new_v4(),
         is_running: Rc::new(started_is),
-        watch: Some(Rc::new(tell)),
+        watch: Some(Rc::new(watch)),
     }
 }
 
@@ -90,12 +97,13 @@ mod tests {
 
     #[test]
     fn this_process_runs_and_one_that_began_at_another_time_does_not() {
-        let us = claimant();
+        let us = claimant(&Notifier::default());
         let process = us.host.process;
         assert!((us.is_running)(process) && process.started > 0);
         assert!(!(us.is_running)(Process { started: process.started + 1, ..process }));
-        assert_eq!(claimant().host, us.host, "asked again it is the same");
-        assert_ne!(claimant().token, us.token, "and another opening");
+        let again = claimant(&Notifier::default());
+        assert_eq!(again.host, us.host, "asked again it is the same");
+        assert_ne!(again.token, us.token, "and another opening");
     }
 
     #[test]

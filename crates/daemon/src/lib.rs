@@ -30,9 +30,11 @@ mod run_blocking;
 mod service;
 mod serving;
 mod stopped;
+mod systemd;
 pub mod wall_clock;
 mod work;
 
 pub use members::MISSING;
 pub use opening::{ServeOptions, serve};
 pub use stopped::set_stopped;
+pub use systemd::Notifier;

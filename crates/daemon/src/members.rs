@@ -7,10 +7,11 @@ use crate::run_blocking::run_blocking;
 use anyhow::Result;
 use headpond_api::answers::Status;
 use headpond_api::outcome::Failure;
-use headpond_api::requests::{GrowBody, JournalBody, MemberBody, RateBody};
+use headpond_api::requests::{GrowBody, JournalBody, MemberBody, PauseBody, RateBody};
 use headpond_raid::{GrowError, JournalError, MemberError, Occupied, ReturnError, WhichCopy};
 use headpond_volume::{
-    BackgroundRate, ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember, ReturningMember,
+    BackgroundRate, ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember,
+    ReturningMember, Volume,
 };
 use std::path::Path;
 use uuid::Uuid;
@@ -60,8 +61,8 @@ impl ControlService {
                 volume.drop_journal(body.core.as_deref(), self.pool.clone()).await
             }
             ArrayCommand::Scrub(body) => volume.scrub_array(body.core.as_deref()),
-            ArrayCommand::Pause(body) => volume.pause_background(body.core.as_deref(), true),
-            ArrayCommand::Resume(body) => volume.pause_background(body.core.as_deref(), false),
+            ArrayCommand::Pause(body) => pause(volume, body, true),
+            ArrayCommand::Resume(body) => pause(volume, body, false),
             ArrayCommand::Rate(body) => {
                 volume.set_background_rate(body.core.as_deref(), |pace| changed_rate(pace, body))
             }
@@ -166,6 +167,14 @@ pub(super) async fn vet_blocking(spec: &DeviceSpec, consent: Consent) -> Result<
 
 fn name(body: &MemberBody) -> Result<String> {
     Ok(body.device.parse::<DeviceSpec>()?.device_name())
+}
+
+fn pause(volume: &Volume, body: &PauseBody, is_paused: bool) -> Result<(), ChangeMembersError> {
+    let core = body.core.as_deref();
+    match body.scrub {
+        true => volume.pause_scrub(core, is_paused),
+        false => volume.pause_background(core, is_paused),
+    }
 }
 
 fn changed_rate(pace: BackgroundRate, body: &RateBody) -> BackgroundRate {

@@ -12,12 +12,13 @@ use super::pulse::Pulse;
 use super::recording::Recording;
 use super::service::{ControlService, End};
 use super::serving::Data;
+use super::systemd::{Notifier, Notifying, PROGRESS_TIME};
 use crate::device::{DeviceSpec, Opener};
 use crate::export::{self, Address};
 use crate::host;
 use anyhow::{Context, Result};
 use headpond_api::Client;
-use headpond_api::outcome::{Exit, Failure};
+use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_block::{BufferPool, Listener, LocalFuture, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
@@ -70,38 +71,54 @@ pub fn serve(places: &Places, description: Description, options: ServeOptions) -
     }
     places.make_run_folder()?;
     memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;
+    let notifying = Notifying::begin().context("cannot start a thread")?;
+    let notifier = notifying.notifier();
     // The stack of the first thread grows on demand, which without memory ends the process; that of
     // another thread is allocated at its start.
     let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
-    std::thread::scope(|scope| {
-        let data = thread.spawn_scoped(scope, || run(places, description, options))?;
+    let served = std::thread::scope(|scope| {
+        let data = thread.spawn_scoped(scope, || run(places, description, options, notifier))?;
         data.join().expect("the data thread does not panic")
-    })
+    });
+    if let Err(error) = &served {
+        notifier.status(&told(error));
+    }
+    served
 }
 
 /// The data thread.
-fn run(places: &Places, description: Description, options: ServeOptions) -> Result<Exit> {
+fn run(
+    places: &Places,
+    description: Description,
+    options: ServeOptions,
+    notifier: &Notifier,
+) -> Result<Exit> {
     let pool = BufferPool::new(&PoolConfig::default());
     let lend = pool.clone();
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let data = Data::open(places, description, options, ring, runtime, lend).await?;
+        let opening = Opening { places, options, ring, runtime, pool: lend, notifier };
+        let data = Data::open(opening, description).await?;
         data.serve().await
     })?
 }
 
+/// What a volume is opened with.
+struct Opening<'a> {
+    places: &'a Places,
+    options: ServeOptions,
+    ring: Ring,
+    runtime: Runtime,
+    pool: BufferPool,
+    notifier: &'a Notifier,
+}
+
 impl Data {
-    async fn open(
-        places: &Places,
-        description: Description,
-        options: ServeOptions,
-        ring: Ring,
-        runtime: Runtime,
-        pool: BufferPool,
-    ) -> Result<Self> {
+    async fn open(opening: Opening<'_>, described: Description) -> Result<Self> {
+        let Opening { places, options, ring, runtime, pool, notifier } = opening;
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let opener = Opener::new(ring.clone(), runtime.clone());
-        let described = description;
-        let start = Start { places, opener: &opener, runtime: &runtime, pool: &pool, options };
+        let start =
+            Start { places, opener: &opener, runtime: &runtime, pool: &pool, options, notifier };
         let (volume, description) = start.until_open(&described).await?;
         places.forget_refusal(&description.name);
         // Before any client: from now on there may be dirty data.
@@ -142,6 +159,7 @@ impl Data {
             exports,
             pool,
             pulse: Arc::clone(&pulse),
+            notifier: notifier.clone(),
             work: Rc::default(),
             end: End::default(),
         });
@@ -149,6 +167,7 @@ impl Data {
         if options.wait_for_devices.is_some() {
             drop(runtime.spawn(Rc::clone(&service).await_members()));
         }
+        notifier.watch(Arc::clone(&pulse));
         // Last, so that a volume whose control socket answers is being served.
         let socket = places.control_socket(&description.name)?;
         let control = Control::start(&socket, &description.name, to_data, pulse)?;
@@ -163,6 +182,7 @@ struct Start<'a> {
     runtime: &'a Runtime,
     pool: &'a BufferPool,
     options: ServeOptions,
+    notifier: &'a Notifier,
 }
 
 impl Start<'_> {
@@ -171,6 +191,7 @@ impl Start<'_> {
         let begun = self.runtime.now();
         let mut told_last = String::new();
         loop {
+            self.notifier.status("opening devices");
             let assembly = assemble(self.opener, self.runtime, described).await;
             let refusal = match (assembly, self.options.wait_for_devices) {
                 (Ok(assembly), Some(wait))
@@ -195,6 +216,8 @@ impl Start<'_> {
                 eprintln!("headpond: note: {text}");
                 told_last = text;
             }
+            self.notifier.status(&refusal.cause);
+            self.notifier.extend(PROGRESS_TIME);
             self.runtime.sleep(WAIT_PAUSE).await;
         }
     }
@@ -208,8 +231,8 @@ impl Start<'_> {
             pool: self.pool.clone(),
             new_cache: Uuid::new_v4(),
             around_core: None,
-            watch_load: Some(watch_load(self.places, &description.name)),
-            claimant: Some(host::claimant()),
+            watch_load: Some(watch_load(self.places, &description.name, self.notifier)),
+            claimant: Some(host::claimant(self.notifier)),
         };
         match Volume::open(self.runtime, &description, devices, options).await {
             Ok(volume) => Ok((volume, description)),
@@ -264,9 +287,12 @@ fn keep_watch(service: &Rc<ControlService>) {
 }
 
 /// Shows the progress of opening until it ends.
-fn watch_load(places: &Places, name: &str) -> LoadWatch {
-    let teller = ProgressFile::new(places, name);
-    Rc::new(move |loading| teller.tell(loading))
+fn watch_load(places: &Places, name: &str, notifier: &Notifier) -> LoadWatch {
+    let (teller, notifier) = (ProgressFile::new(places, name), notifier.clone());
+    Rc::new(move |loading| {
+        teller.tell(loading);
+        notifier.loading(&loading);
+    })
 }
 
 fn listen(

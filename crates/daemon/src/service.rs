@@ -5,6 +5,7 @@ use super::command::{Command, Message, Reply};
 use super::files::Files;
 use super::pulse::Pulse;
 use super::recording::Recording;
+use super::systemd::{Notifier, PROGRESS_TIME};
 use super::work::Work;
 use crate::device::Opener;
 use crate::wall_clock::utc;
@@ -38,6 +39,7 @@ pub struct ControlService {
     pub exports: Rc<Exports>,
     pub pool: BufferPool,
     pub pulse: Arc<Pulse>,
+    pub notifier: Notifier,
     pub work: Rc<Work>,
     pub end: End,
 }
@@ -361,7 +363,20 @@ impl ControlService {
 
     fn go_on_to(&self, what: &'static str) {
         self.end.stage.replace(Stage::Closing(what));
-        self.pulse.wait_for(self.held_up_by());
+        self.publish_stop();
+    }
+
+    /// Publishes to other threads, and to the service manager, what a stop waits for. A device that
+    /// does not respond is no reason for more time.
+    fn publish_stop(&self) {
+        let waits_for = self.held_up_by();
+        if let Some(what) = &waits_for {
+            self.notifier.stopping(what);
+            if self.volume.silent_devices().is_empty() {
+                self.notifier.extend(PROGRESS_TIME);
+            }
+        }
+        self.pulse.wait_for(waits_for);
     }
 
     /// What a stop waits for, with the members that do not respond.
@@ -374,12 +389,12 @@ impl ControlService {
         })
     }
 
-    /// Publishes to other threads what a stop waits for.
+    /// Keeps that up to date.
     pub async fn tell_of_stop(&self) {
         loop {
             self.runtime.sleep(LOOKED_EVERY).await;
             if self.is_closing() {
-                self.pulse.wait_for(self.held_up_by());
+                self.publish_stop();
             }
         }
     }

@@ -26,6 +26,7 @@ impl Data {
         let Self { service, control, mut messages } = self;
         let runtime = service.runtime.clone();
         service.listeners.iter().for_each(|listener| serve_at(&service, listener));
+        service.notifier.ready(&serving_line(&service));
         while let Some(Message { command, permit }) = service.next(&mut messages).await {
             let service = Rc::clone(&service);
             drop(runtime.spawn(async move {
@@ -40,6 +41,11 @@ impl Data {
         control.stop(&runtime).await?;
         service.outcome()
     }
+}
+
+fn serving_line(service: &ControlService) -> String {
+    let addresses: Vec<String> = service.listeners.iter().map(|it| it.address()).collect();
+    format!("serving at {}", addresses.join(", "))
 }
 
 fn serve_at(service: &ControlService, listener: &Rc<dyn Listener>) {

@@ -1,6 +1,7 @@
 //! Changing the settings of a volume that is not served.
 
 use super::assembly::{Assembly, assemble};
+use super::systemd::Notifier;
 use crate::device::Opener;
 use crate::host;
 use anyhow::Result;
@@ -27,7 +28,7 @@ pub fn set_stopped(
         let Assembly { description, devices, differences, .. } = assembly;
         differences.iter().for_each(|difference| eprintln!("headpond: note: {difference}"));
         let changed = change(description)?;
-        let claimant = Some(host::claimant());
+        let claimant = Some(host::claimant(&Notifier::default()));
         let recorded = Volume::record_stopped(&runtime, &changed, devices, claimant).await;
         recorded.map_err(|error| Failure::of(error, |it| !is_device_error(it)))?;
         Ok::<_, anyhow::Error>(changed)

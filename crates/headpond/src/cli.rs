@@ -2,7 +2,8 @@
 
 use crate::args::{
     AdviseArgs, AnalyzeArgs, CreateArgs, DescribeArgs, DestroyArgs, FlushArgs, ImportArgs,
-    MergeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs, StatsArgs, StatusArgs, StopArgs,
+    MergeArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs, StatsArgs, StatusArgs,
+    StopArgs,
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
@@ -10,6 +11,7 @@ use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
 use crate::commands::drive::DriveCommand;
 use crate::commands::lab::LabCommand;
+use crate::commands::label::LabelCommand;
 use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
 use crate::commands::witness::WitnessArgs;
@@ -40,6 +42,9 @@ pub enum Command {
     Import(ImportArgs),
     Describe(DescribeArgs),
     Status(StatusArgs),
+    Probe(ProbeArgs),
+    #[command(subcommand)]
+    Label(LabelCommand),
     Stats(StatsArgs),
     Set(SetArgs),
     #[command(subcommand)]

@@ -14,6 +14,7 @@ use cli::{Cli, Command};
 use commands::array::ArrayCommand;
 use commands::drive::DriveCommand;
 use commands::lab::LabCommand;
+use commands::label::LabelCommand;
 use commands::trace::TraceCommand;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
     if is_printer(&cli.command) {
         end_with_the_reader();
     }
+    if matches!(cli.command, Command::Serve(_)) {
+        outlive_the_terminal();
+    }
     match run(&cli.command) {
         Ok(Exit::Ok) if telling::is_lost() => Exit::Error.into(),
         Ok(exit) => exit.into(),
@@ -43,6 +47,8 @@ fn is_printer(command: &Command) -> bool {
         Command::Status(_)
             | Command::Scan(_)
             | Command::Stats(_)
+            | Command::Probe(_)
+            | Command::Label(LabelCommand::Show(_))
             | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
             | Command::Analyze(_)
             | Command::Merge(_)
@@ -64,6 +70,12 @@ fn end_with_the_reader() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// Also while a volume is loaded, before the daemon handles signals.
+fn outlive_the_terminal() {
+    // SAFETY: no other thread runs yet, and to ignore a signal needs no handler of ours.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
+
 fn run(command: &Command) -> anyhow::Result<Exit> {
     let places = Places::find()?;
     match command {
@@ -81,6 +93,8 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Flush(args) => commands::flush::run(&places, args),
         Command::Stop(args) => commands::stop::run(&places, args),
         Command::Destroy(args) => commands::destroy::run(&places, args),
+        Command::Probe(args) => commands::probe::run(&places, args),
+        Command::Label(command) => commands::label::run(&places, command),
         Command::Trace(command) => commands::trace::run(&places, command),
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Merge(args) => commands::merge::run(args),

@@ -54,6 +54,8 @@ pub enum Work {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackgroundStatus {
     pub paused: bool,
+    /// Scrubs are paused; other work goes on.
+    pub scrub_paused: bool,
     /// At least, while clients ask something of the array.
     pub min_bytes_per_s: u64,
     /// At most; as fast as the members can, where there is none.
@@ -76,6 +78,7 @@ struct Shared {
     pace: Cell<BackgroundRate>,
     is_stopping: Cell<bool>,
     is_paused: Cell<bool>,
+    is_scrub_paused: Cell<bool>,
     is_scrub_wanted: Cell<bool>,
     wake: Notify,
     under_way: Cell<Option<UnderWay>>,
@@ -101,6 +104,7 @@ impl BackgroundWork {
             pace: Cell::default(),
             is_stopping: Cell::new(false),
             is_paused: Cell::new(false),
+            is_scrub_paused: Cell::new(false),
             is_scrub_wanted: Cell::new(array.is_scrub_begun()),
             wake: Notify::new(),
             under_way: Cell::new(None),
@@ -152,6 +156,7 @@ impl BackgroundWork {
     /// Takes over pause and scrub of the work on the array before.
     pub fn go_on_from(&self, before: &BackgroundWork) {
         self.shared.is_paused.set(before.shared.is_paused.get());
+        self.shared.is_scrub_paused.set(before.shared.is_scrub_paused.get());
         let is_wanted = self.shared.is_scrub_wanted.get() || before.shared.is_scrub_wanted.get();
         self.shared.is_scrub_wanted.set(is_wanted);
     }
@@ -184,7 +189,17 @@ impl BackgroundWork {
     /// Pauses the work after its present step, or resumes it, also after a failure.
     pub fn pause(&self, is_paused: bool) {
         self.shared.is_paused.set(is_paused);
+        if !is_paused {
+            self.shared.is_scrub_paused.set(false);
+        }
         self.shared.failures.take();
+        self.shared.wake.notify_all();
+    }
+
+    /// The same for scrubs only: a window of time for these must not keep a rebuild from starting.
+    pub fn pause_scrub(&self, is_paused: bool) {
+        self.shared.is_scrub_paused.set(is_paused);
+        self.shared.failures.borrow_mut().retain(|(work, _)| *work != Work::Scrub);
         self.shared.wake.notify_all();
     }
 
@@ -202,8 +217,9 @@ impl BackgroundWork {
         self.shared.pace.get()
     }
 
-    /// Scrubs every stripe once nothing is more urgent.
+    /// Scrubs every stripe once nothing is more urgent; ends a pause of scrubs.
     pub fn scrub(&self) {
+        self.shared.is_scrub_paused.set(false);
         self.shared.is_scrub_wanted.set(true);
         self.shared.failures.take();
         self.shared.wake.notify_all();
@@ -213,6 +229,7 @@ impl BackgroundWork {
         let (failures, pace) = (self.shared.failures.borrow(), self.shared.pace.get());
         BackgroundStatus {
             paused: self.shared.is_paused.get(),
+            scrub_paused: self.shared.is_scrub_paused.get(),
             min_bytes_per_s: pace.min.bytes(),
             max_bytes_per_s: pace.max.map(Size::bytes),
             scrub_wanted: self.shared.is_scrub_wanted.get(),
@@ -226,7 +243,7 @@ impl BackgroundWork {
         let (done, total) = self.shared.progress(work);
         let elapsed_s = runtime.now().since(since).as_secs_f64();
         let job = JobStatus::gone_on(work.job(), done_bytes, (done, total), elapsed_s);
-        let left_s = job.left_s.filter(|_| !self.shared.is_paused.get());
+        let left_s = job.left_s.filter(|_| !self.shared.is_at_rest(work));
         Some(JobStatus { left_s, ..job })
     }
 
@@ -287,7 +304,8 @@ impl Shared {
         // A lost member cannot be reconstructed before the initial sync.
         let needs_parity = is_healthy && !self.array.is_parity_initialised();
         let parity = needs_parity.then_some(Work::Parity);
-        let scrub = self.is_scrub_wanted.get().then_some(Work::Scrub);
+        let scrub = self.is_scrub_wanted.get() && !self.is_at_rest(Work::Scrub);
+        let scrub = scrub.then_some(Work::Scrub);
         self.stand_in_to_do().or_else(|| self.rebuild_to_do()).or_else(|| {
             let mut others = [parity, scrub].into_iter().flatten();
             others.find(|work| !self.has_failed(*work))
@@ -422,7 +440,12 @@ impl Shared {
     }
 
     fn goes_on(&self, work: Work) -> bool {
-        !self.is_stopping.get() && !self.is_paused.get() && !self.is_overtaken(work)
+        !self.is_stopping.get() && !self.is_at_rest(work) && !self.is_overtaken(work)
+    }
+
+    /// Whether such work is paused.
+    fn is_at_rest(&self, work: Work) -> bool {
+        self.is_paused.get() || work == Work::Scrub && self.is_scrub_paused.get()
     }
 
     /// Whether something more urgent has come up.

@@ -36,7 +36,8 @@ pub use assembly::open::{
     Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
 };
 pub use assembly::ownership::{
-    ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, Watching,
+    ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, RecordedOwner,
+    Watching, erase_owners, expect_no_owner, recorded_owners,
 };
 pub use background::{BackgroundRate, BackgroundRateError, BackgroundStatus, Work};
 pub use change::core_change::{CoreChangeError, NewCore};

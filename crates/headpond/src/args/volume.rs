@@ -170,9 +170,17 @@ pub struct CreateArgs {
 #[command(after_help = "Example:\n  headpond serve hv0\n  \
     nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'\n\n\
     SIGTERM and SIGINT stop the volume as `headpond stop` does; a second one ends the daemon as a\n\
-    kill does, which loses nothing that was flushed. SIGHUP changes nothing.")]
+    kill does, which loses nothing that was flushed. SIGHUP changes nothing.\n\n\
+    `headpond serve --all` starts a daemon for each volume and waits for them; with systemd, enable\n\
+    headpond@NAME.service and headpond.target instead.")]
 pub struct ServeArgs {
-    pub name: String,
+    #[arg(required_unless_present = "all")]
+    pub name: Option<String>,
+    /// All volumes that are not served, each by a process of its own; signals are passed on. A
+    /// volume that fails keeps no other from being served, and the highest exit code is that of
+    /// this command.
+    #[arg(long, conflicts_with_all = ["name", "force", "assume_clean", "wait_for_devices"])]
+    pub all: bool,
     /// Serve a degraded array after an unclean shutdown: data of missing members in stripes that
     /// were being written is discarded. Start without a cache that is missing or stale: its dirty
     /// data is lost. Accept writes again although the cache has lost flushed data.
@@ -236,6 +244,24 @@ pub struct DescribeArgs {
     pub name: String,
     #[command(flatten)]
     pub found: FoundArgs,
+}
+
+/// Show whether a device belongs to a volume: member, cache or stripe journal. Nothing is changed
+/// or locked, so it may be in use.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  headpond probe /dev/sdb\n  headpond probe --export /dev/sdb   # for udev\n\n\
+    Ends with code 2 where there is nothing of Headpond."
+)]
+pub struct ProbeArgs {
+    #[arg(value_name = "DEV")]
+    pub device: String,
+    /// Print KEY=VALUE for udev, and nothing where there is nothing of Headpond.
+    #[arg(long, conflicts_with = "json")]
+    pub export: bool,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Show the devices and the state of a volume; without a name, all volumes.

@@ -99,7 +99,7 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Exit> {
             }
         }
         return match exit {
-            Exit::Ok => Ok(Exit::Ok),
+            Exit::Ok => super::serve::all::run(places),
             exit => Ok(exit),
         };
     }

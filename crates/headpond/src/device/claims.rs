@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// A volume's claim on a device.
 pub struct Claim {
     device: String,
-    volume: String,
+    pub volume: String,
     part: Part,
 }
 
@@ -82,6 +82,11 @@ pub fn check(
         }
     }
     Ok(claims)
+}
+
+/// The claims of all volumes on a device.
+pub fn claims_of(places: &Places, device: &DeviceSpec) -> Vec<Claim> {
+    find(places, std::slice::from_ref(device), "")
 }
 
 /// Reports what was lost.

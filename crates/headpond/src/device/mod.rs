@@ -1,7 +1,9 @@
-//! Devices of commands: those of a daemon, exports of servers, and which volumes use them.
+//! Devices of commands: those of a daemon, exports of servers, which volumes use them,
+//! and their superblocks.
 
 pub mod claims;
 mod export;
+pub mod labels;
 mod speed;
 
 pub use export::{Export, ends};

@@ -2,6 +2,7 @@
 
 use crate::common::{Daemon, User};
 use headpond_volume::{AlertKind, OwnerState};
+use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,32 @@ fn a_volume_that_another_daemon_serves_is_refused_with_its_host_named() {
     let daemon = right.serve("v");
     assert!(!daemon.log().contains("watching"), "{}", daemon.log());
     right.ok(&["stop", "v"]);
+}
+
+#[test]
+fn a_closed_terminal_does_not_end_a_daemon_that_is_still_opening_its_volume() {
+    let [left, right] = users();
+    let stalled = left.serve("v");
+    signal(&stalled, "-STOP");
+    // It watches for a heartbeat for four seconds.
+    let mut opening = right.start(&["serve", "v"]);
+    let mut told = BufReader::new(opening.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("watching its devices") {
+        line.clear();
+        assert!(told.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+    let sent = Command::new("kill").args(["-HUP", &opening.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let begun = Instant::now();
+    let is_serving = || right.run(&["status", "v", "--json"]).out.contains("\"serving\"");
+    while !is_serving() {
+        assert!(opening.try_wait().unwrap().is_none(), "it has ended");
+        assert!(begun.elapsed() < PATIENCE, "it is not served");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    right.ok(&["stop", "v"]);
+    assert!(opening.wait().unwrap().success());
 }
 
 #[test]

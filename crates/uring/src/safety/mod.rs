@@ -122,12 +122,28 @@ pub fn inspect(path: &Path) -> Result<DeviceFacts, InspectError> {
     inspect_on(&System::host(), path)
 }
 
+/// The signatures on a regular file or block device. Unlike [`inspect`] it claims nothing, not even
+/// for an instant.
+///
+/// # Errors
+/// As for [`inspect`].
+pub fn contents(path: &Path) -> Result<Vec<Signature>, InspectError> {
+    let file = open_to_read(path)?;
+    let medium = Medium::of(&System::host(), path, &file)?;
+    let read_error = |source| InspectError::Read { path: path.to_owned(), source };
+    signatures::find(&file, medium.size_bytes).map_err(read_error)
+}
+
+/// Without NONBLOCK the open of a removable drive could wait for its medium.
+fn open_to_read(path: &Path) -> Result<File, InspectError> {
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open(path);
+    file.map_err(|source| open_error(path, source))
+}
+
 fn inspect_on(system: &System, given: &Path) -> Result<DeviceFacts, InspectError> {
     let path = given.canonicalize().map_err(|source| open_error(given, source))?;
-    // Without NONBLOCK the open of a removable drive could wait for its medium.
-    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = File::options().read(true).custom_flags(flags).open(&path);
-    let file = file.map_err(|source| open_error(&path, source))?;
+    let file = open_to_read(&path)?;
     let medium = Medium::of(system, &path, &file)?;
     let usage = match medium.number {
         Some(number) => block_usage(system, &path, medium.node.as_ref(), number),

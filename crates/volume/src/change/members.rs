@@ -304,6 +304,19 @@ impl Volume {
         Ok(())
     }
 
+    /// The same for scrubs only.
+    ///
+    /// # Errors
+    /// Where there is no such core.
+    pub fn pause_scrub(
+        &self,
+        core: Option<&str>,
+        is_paused: bool,
+    ) -> Result<(), ChangeMembersError> {
+        self.core(core)?.background.pause_scrub(is_paused);
+        Ok(())
+    }
+
     /// Sets the rate of that work.
     ///
     /// # Errors

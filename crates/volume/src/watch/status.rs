@@ -410,6 +410,9 @@ fn resting(place: &str, background: &BackgroundStatus) -> Option<String> {
         (None, true) => {
             Some(format!("background work on the array is paused: {resume} resumes it"))
         }
+        (None, false) if background.scrub_paused && background.scrub_wanted => {
+            Some(format!("the scrub of the array is paused: {resume} resumes it"))
+        }
         (None, false) => None,
     }
 }

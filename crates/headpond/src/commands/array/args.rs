@@ -2,8 +2,8 @@
 
 use super::journal::SetJournalArgs;
 use super::live::{
-    AddSpareArgs, DropCopyArgs, GrowArgs, MemberArgs, OfArgs, RateArgs, ReAddArgs, ReplaceArgs,
-    ResumeArgs, ScrubArgs,
+    AddSpareArgs, DropCopyArgs, GrowArgs, MemberArgs, OfArgs, PauseArgs, RateArgs, ReAddArgs,
+    ReplaceArgs, ResumeArgs, ScrubArgs,
 };
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
@@ -30,9 +30,7 @@ pub enum ArrayCommand {
     #[command(after_help = "Example:\n  headpond array drop-journal hv0")]
     DropJournal(OfArgs),
     Scrub(ScrubArgs),
-    /// Pause background work on the array: rebuild, reshape, initial sync, scrub.
-    #[command(after_help = "Example:\n  headpond array pause hv0")]
-    Pause(OfArgs),
+    Pause(PauseArgs),
     Resume(ResumeArgs),
     /// Wait, with a progress bar, until all background work has ended: rebuild, reshape, initial
     /// sync, scrub.

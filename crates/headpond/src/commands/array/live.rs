@@ -1,5 +1,6 @@
 //! The members of a served volume's array, and its background work.
 
+use super::every::on_each;
 use crate::commands::create::spec;
 use crate::commands::{status, waiting};
 use crate::device::Consent;
@@ -12,7 +13,7 @@ use headpond_api::client::Client;
 use headpond_api::operations::{self, Operation};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
-use headpond_api::requests::{GrowBody, MemberBody, OfCoreBody, RateBody};
+use headpond_api::requests::{GrowBody, MemberBody, OfCoreBody, PauseBody, RateBody};
 use headpond_daemon::MISSING;
 use headpond_raid::{ArrayState, ArrayStatus, Level};
 use headpond_report::size;
@@ -129,25 +130,44 @@ pub struct DropCopyArgs {
 /// Scrub every stripe in the background: rewrite unreadable blocks, and repair mismatches where the
 /// redundancy locates the wrong block. `status` shows the result.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  headpond array scrub hv0 --wait\n  headpond array pause hv0")]
+#[command(after_help = "Examples:\n  headpond array scrub hv0 --wait\n  \
+    headpond array scrub --all                       # every array with redundancy that is served\n\n\
+    One that was interrupted goes on where it was.")]
 pub struct ScrubArgs {
     #[command(flatten)]
-    of: OfArgs,
+    each: EachArgs,
     /// Wait, with a progress bar, until it is done.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "all")]
     wait: bool,
+}
+
+/// Pause background work on the array: rebuild, reshape, initial sync, scrub. It ends with the
+/// daemon.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array pause hv0\n  \
+    headpond array pause --all --scrub               # the end of the hours for scrubs")]
+pub struct PauseArgs {
+    #[command(flatten)]
+    each: EachArgs,
+    /// Only scrubs; other work goes on.
+    #[arg(long)]
+    scrub: bool,
 }
 
 /// Resume paused background work, and work that had failed.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  headpond array resume hv0\n  headpond array resume hv0 --wait"
+    after_help = "Examples:\n  headpond array resume hv0\n  headpond array resume hv0 --wait\n  \
+    headpond array resume --all --scrub              # all work but scrubs stays as it is"
 )]
 pub struct ResumeArgs {
     #[command(flatten)]
-    of: OfArgs,
-    /// Wait, with a progress bar, until all of it has ended.
+    each: EachArgs,
+    /// Only scrubs.
     #[arg(long)]
+    scrub: bool,
+    /// Wait, with a progress bar, until all of it has ended.
+    #[arg(long, conflicts_with = "all")]
     wait: bool,
 }
 
@@ -186,6 +206,34 @@ pub struct OfArgs {
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
+}
+
+/// The array that is meant, or all.
+#[derive(Args)]
+pub struct EachArgs {
+    #[arg(required_unless_present = "all")]
+    volume: Option<String>,
+    /// The core; default: the first.
+    #[arg(long, value_name = "NAME")]
+    core: Option<String>,
+    /// The cache mirror instead. It cannot be scrubbed this way.
+    #[arg(long, conflicts_with = "core")]
+    cache: bool,
+    /// All arrays with redundancy of all volumes that are served.
+    #[arg(long, conflicts_with_all = ["volume", "core", "cache", "json"])]
+    all: bool,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+impl EachArgs {
+    /// The one; `None`: all.
+    fn one(&self) -> Option<OfArgs> {
+        let Self { volume, core, cache, json, .. } = self;
+        let (volume, core) = (volume.clone()?, core.clone());
+        Some(OfArgs { volume, core, cache: *cache, json: *json })
+    }
 }
 
 impl OfArgs {
@@ -259,7 +307,14 @@ impl OfArgs {
             self.background(status)
                 .is_some_and(|background| background.paused || background.failure.is_some())
         };
-        let is_to_do = |status: &Status| is_left(status) && !is_resting(status);
+        let is_paused = |status: &Status, job: JobKind| {
+            job == JobKind::ArrayScrub
+                && self.background(status).is_some_and(|background| background.scrub_paused)
+        };
+        let is_to_do = |status: &Status| {
+            let is_it = |job: &&JobKind| self.is_left(status, **job) && !is_paused(status, **job);
+            jobs.iter().any(|job| is_it(&job)) && !is_resting(status)
+        };
         let status = waiting::until_done(&client, jobs, self.core().as_deref(), is_to_do)?;
         match self.background(&status).and_then(|background| background.failure.as_ref()) {
             Some(failure) => Err(Failure::refused(failure)),
@@ -406,13 +461,17 @@ pub fn drop_copy(places: &Places, args: &DropCopyArgs) -> Result<Exit> {
 }
 
 pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
-    args.of.check_no_cache("`headpond cache scrub` finds the right copy by checksums")?;
-    let mut status = args.of.post(places, &operations::SCRUB, &args.of.body())?;
+    let Some(of) = args.each.one() else {
+        let body = |core| OfCoreBody { core };
+        return on_each(places, &operations::SCRUB, body, "the scrub has started");
+    };
+    of.check_no_cache("`headpond cache scrub` finds the right copy by checksums")?;
+    let mut status = of.post(places, &operations::SCRUB, &of.body())?;
     if !args.wait {
-        return args.of.tell("the scrub has started", &status);
+        return of.tell("the scrub has started", &status);
     }
-    status = args.of.wait(places, &[JobKind::ArrayScrub])?;
-    let scrub = args.of.array(&status).map(|array| array.scrub.clone()).unwrap_or_default();
+    status = of.wait(places, &[JobKind::ArrayScrub])?;
+    let scrub = of.array(&status).map(|array| array.scrub.clone()).unwrap_or_default();
     let done = format!(
         "{} stripes scrubbed: {} strips rewritten, {} sectors repaired ({} of them located \
          by checksum), {} unexplained sectors, {} unreadable stripes",
@@ -423,25 +482,34 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
         scrub.unexplained_sectors,
         scrub.unreadable_stripes
     );
-    args.of.tell(&done, &status)?;
+    of.tell(&done, &status)?;
     let is_sound = scrub.unexplained_sectors + scrub.unreadable_stripes == 0;
     Ok(if is_sound { Exit::Ok } else { Exit::Refused })
 }
 
-pub fn pause(places: &Places, of: &OfArgs) -> Result<Exit> {
-    let status = of.post(places, &operations::PAUSE, &of.body())?;
-    of.tell(
-        &format!("background work on the {} is paused until `headpond array resume`", of.what()),
-        &status,
-    )
+pub fn pause(places: &Places, args: &PauseArgs) -> Result<Exit> {
+    let scrub = args.scrub;
+    let work = if scrub { "scrubs" } else { "background work" };
+    let Some(of) = args.each.one() else {
+        let body = |core| PauseBody { core, scrub };
+        return on_each(places, &operations::PAUSE, body, &format!("{work}: paused"));
+    };
+    let status = of.post(places, &operations::PAUSE, &PauseBody { core: of.core(), scrub })?;
+    let what = of.what();
+    of.tell(&format!("{work} on the {what}: paused until `headpond array resume`"), &status)
 }
 
 pub fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
-    let of = &args.of;
-    let status = of.post(places, &operations::RESUME, &of.body())?;
+    let scrub = args.scrub;
+    let work = if scrub { "scrubs" } else { "background work" };
+    let Some(of) = args.each.one() else {
+        let body = |core| PauseBody { core, scrub };
+        return on_each(places, &operations::RESUME, body, &format!("{work}: resumed"));
+    };
+    let status = of.post(places, &operations::RESUME, &PauseBody { core: of.core(), scrub })?;
     match args.wait {
-        true => wait(places, of),
-        false => of.tell(&format!("background work on the {} is resumed", of.what()), &status),
+        true => wait(places, &of),
+        false => of.tell(&format!("{work} on the {}: resumed", of.what()), &status),
     }
 }
 

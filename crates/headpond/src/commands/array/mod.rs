@@ -2,6 +2,7 @@
 //! can be done to one that is served.
 
 mod args;
+mod every;
 mod journal;
 mod live;
 mod mixed;
@@ -73,7 +74,7 @@ pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
         ArrayCommand::SetJournal(args) => journal::set(places, args),
         ArrayCommand::DropJournal(of) => journal::take_away(places, of),
         ArrayCommand::Scrub(args) => live::scrub(places, args),
-        ArrayCommand::Pause(of) => live::pause(places, of),
+        ArrayCommand::Pause(args) => live::pause(places, args),
         ArrayCommand::Resume(args) => live::resume(places, args),
         ArrayCommand::Wait(of) => live::wait(places, of),
         ArrayCommand::Rate(args) => live::rate(places, args),

@@ -1,5 +1,6 @@
 //! A user at the command line, in a folder of their own.
 
+pub mod loop_device;
 pub mod machine;
 
 use headpond_api::answers::{SCHEMA, ServiceState, Stats, Status, Versioned};

@@ -90,6 +90,18 @@ struct Look {
 }
 
 impl Attempt<'_> {
+    /// Only the first step: nothing is written.
+    ///
+    /// # Errors
+    /// Where there is another owner.
+    pub async fn expect_no_owner(&self) -> Result<(), ClaimError> {
+        let look = self.look().await;
+        match self.interval_of_rival(&look) {
+            Some(interval) => self.watch(look, interval).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// # Errors
     /// Where there is another owner.
     pub async fn carry_out(&self) -> Result<Claimed, ClaimError> {

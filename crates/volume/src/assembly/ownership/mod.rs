@@ -22,6 +22,7 @@ mod fence;
 mod flushed_positions;
 mod heartbeat;
 mod record;
+mod recorded;
 
 use crate::assembly::open::{Devices, is_memory};
 use crate::description::Description;
@@ -33,6 +34,7 @@ use headpond_block::{BlockDevice, DeviceError, Instant, Runtime};
 use headpond_raid::{Inspection, inspect_all, journals_of};
 use record::OwnerRecord;
 pub use record::{Host, Process};
+pub use recorded::{RecordedOwner, erase_owners, expect_no_owner, recorded_owners};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;

@@ -178,6 +178,15 @@ impl OwnerRecords {
     }
 }
 
+/// The volumes that the records of a device are of, whole or not.
+pub(super) fn volumes_named(area: &[u8]) -> Vec<Uuid> {
+    assert_eq!(area.len(), AREA_BYTES);
+    let records = area.chunks(RECORD_BYTES).filter(|bytes| bytes.starts_with(MAGIC));
+    let mut volumes: Vec<Uuid> = records.map(|bytes| uuid_at(bytes, 16)).collect();
+    volumes.dedup();
+    volumes
+}
+
 /// As much of a name as there is room for.
 fn shortened(name: &str) -> &str {
     &name[..name.floor_char_boundary(HOST_NAME_BYTES)]

@@ -1,5 +1,7 @@
 //! `headpond serve`.
 
+pub mod all;
+
 use super::class::read_named_file;
 use crate::args::ServeArgs;
 use anyhow::Result;
@@ -9,12 +11,13 @@ use headpond_daemon::ServeOptions;
 use headpond_volume::Tolerance;
 use std::time::Duration;
 
-/// Serves a volume until it is stopped.
+/// Serves a volume, or all, until it is stopped.
 ///
 /// # Errors
 /// If it cannot be served, or the shutdown is not clean.
 pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
-    let mut description = places.load(&args.name)?;
+    let Some(name) = &args.name else { return all::run(places) };
+    let mut description = places.load(name)?;
     if let Some(cache) = &mut description.cache {
         read_named_file(&mut cache.settings.classes)?;
     }
