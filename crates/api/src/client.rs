@@ -2,6 +2,7 @@
 
 use crate::answers::Versioned;
 use crate::operations::Operation;
+use crate::outcome::Failure;
 use crate::place::Places;
 use crate::refusal::Refusal;
 use anyhow::{Context, Result, bail};
@@ -14,7 +15,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::net::UnixStream;
+
+/// A daemon answers a read-only request within this time, or that it cannot: it has 1.5 s for it.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// A daemon that may not be running.
 pub struct Client {
@@ -26,16 +31,17 @@ impl Client {
     /// # Errors
     /// Where the volume is not known.
     pub fn of(places: &Places, volume: &str) -> Result<Self> {
-        check_name(volume)?;
+        check_name(volume).map_err(Failure::usage)?;
         if !places.exists(volume) {
             places.load(volume)?;
         }
         Ok(Self { volume: volume.to_owned(), socket: places.control_socket(volume)? })
     }
 
-    /// Whether a daemon answers.
+    /// Whether a daemon listens; also one that only another user may ask.
     pub fn is_served(&self) -> bool {
-        std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
+        let connected = std::os::unix::net::UnixStream::connect(&self.socket);
+        connected.map_or_else(|error| error.kind() == ErrorKind::PermissionDenied, |_| true)
     }
 
     /// Calls an operation without a body.
@@ -59,9 +65,15 @@ impl Client {
     }
 
     fn send<B, A: DeserializeOwned>(&self, to: &Operation<B, A>, body: Bytes) -> Result<A> {
-        let method = if to.is_look { Method::GET } else { Method::POST };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (status, answer) = runtime.block_on(self.exchange(method, to.path, body))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (status, answer) = runtime.block_on(async {
+            if to.is_look {
+                return self.look(to.path).await;
+            }
+            // A command may take long, so a daemon that does nothing is found before it.
+            self.look(crate::operations::STATUS.path).await?;
+            self.exchange(Method::POST, to.path, body).await
+        })?;
         if status.is_success() {
             let answer: Versioned<A> = serde_json::from_slice(&answer)
                 .context("the daemon's answer is not understood: does it run another version?")?;
@@ -71,6 +83,19 @@ impl Client {
             Ok(refusal) => Err(refusal.into_error()),
             Err(_) => bail!("the daemon answered {status}: {}", String::from_utf8_lossy(&answer)),
         }
+    }
+
+    async fn look(&self, path: &str) -> Result<(hyper::StatusCode, Bytes)> {
+        let looking = self.exchange(Method::GET, path, Bytes::new());
+        let silent = |_| {
+            Failure::not_served(format!(
+                "the daemon of {} does not answer: no answer for {} s (is it stopped, or its \
+                 machine overloaded?)",
+                self.volume,
+                ANSWER_TIME_MAX.as_secs()
+            ))
+        };
+        tokio::time::timeout(ANSWER_TIME_MAX, looking).await.map_err(silent)?
     }
 
     async fn exchange(
@@ -101,9 +126,9 @@ impl Client {
     fn unreachable(&self, error: std::io::Error) -> anyhow::Error {
         let name = &self.volume;
         match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                anyhow::anyhow!("{name} is not being served: start it with `headpond serve {name}`")
-            }
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::not_served(format!(
+                "{name} is not being served: start it with `headpond serve {name}`"
+            )),
             _ => anyhow::Error::new(error).context(format!("{}", self.socket.display())),
         }
     }

@@ -49,6 +49,8 @@ operations! {
     RESET_STATS: post "/v1/stats/reset" () => Stats,
         "Statistics until now; resets the counters.";
     SET: post "/v1/settings" SetBody => Status, "Change settings, here and in the description.";
+    SET_EXPORTS: post "/v1/exports" ExportsBody => Status,
+        "Change the exports in the description; the next start serves them.";
     FLUSH: post "/v1/flush" FlushBody => Flushed, "Write all dirty data to the array.";
     STOP: post "/v1/stop" StopBody => Stopped, "Close the volume and end the daemon.";
     ATTACH_CACHE: post "/v1/cache/attach" AttachBody => Status, "Make a device the cache.";

@@ -3,18 +3,41 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit code; scripts rely on the numbers.
+/// The exit code; scripts rely on the numbers. `--help` and `docs/serving.md` have the same table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok = 0,
     /// It failed.
     Error = 1,
-    /// The command line is wrong; clap's own code.
+    /// The command line is wrong, a device or volume that it names included; clap's own code.
     Usage = 2,
-    /// Done, and the volume is degraded.
+    /// Done, and a volume is degraded or has an alert.
     Degraded = 3,
     /// Refused, because data could be lost; nothing was changed.
     Refused = 4,
+    /// The volume is not served, or its daemon does not answer.
+    NotServed = 5,
+    /// Ended by a signal, such as Ctrl-C; 128 and the number of SIGINT, as a shell has it.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// All of them with what they mean, in the order of the numbers.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Ok, "well"),
+        (Self::Error, "error"),
+        (Self::Usage, "usage: a wrong argument, or a name of nothing that exists"),
+        (Self::Degraded, "done, and a volume is degraded or has an alert"),
+        (Self::Refused, "refused for safety (nothing was changed)"),
+        (Self::NotServed, "the volume is not served, or its daemon does not answer"),
+        (Self::Interrupted, "ended by Ctrl-C or another signal"),
+    ];
+
+    /// The exit of this number; an error where there is none.
+    pub fn of_code(code: u8) -> Self {
+        let found = Self::ALL.into_iter().find(|(exit, _)| *exit as u8 == code);
+        found.map_or(Self::Error, |(exit, _)| exit)
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -49,6 +72,17 @@ impl Failure {
 
     pub fn usage(message: impl ToString) -> anyhow::Error {
         Self { exit: Exit::Usage, message: message.to_string() }.into()
+    }
+
+    /// No daemon, or none that answers.
+    pub fn not_served(message: impl ToString) -> anyhow::Error {
+        Self { exit: Exit::NotServed, message: message.to_string() }.into()
+    }
+
+    /// The exit code of an error.
+    pub fn exit_of(error: &anyhow::Error) -> Exit {
+        let failure = error.chain().find_map(|cause| cause.downcast_ref::<Self>());
+        failure.map_or(Exit::Error, |failure| failure.exit)
     }
 }
 
@@ -93,6 +127,17 @@ mod tests {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             Some(&self.0)
         }
+    }
+
+    #[test]
+    fn every_code_stands_in_the_document_as_it_is_here() {
+        let document = include_str!("../../../docs/serving.md");
+        for (exit, meaning) in Exit::ALL {
+            let row = format!("| {} | {meaning} |", exit as u8);
+            assert!(document.contains(&row), "docs/serving.md lacks {row}");
+            assert_eq!(Exit::of_code(exit as u8), exit);
+        }
+        assert_eq!(Exit::of_code(77), Exit::Error, "of another version");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Folders of descriptions and control sockets.
 
+use crate::outcome::Failure;
 use anyhow::{Context, Result, bail};
 use headpond_volume::{Alert, Description, check_name};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,16 @@ const SOCKET_PATH_MAX: usize = 107;
 pub struct Places {
     state: PathBuf,
     run: PathBuf,
+}
+
+/// What is known of a volume that is not served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Left {
+    /// In its cache, after a clean shutdown.
+    pub dirty_bytes: Option<u64>,
+    /// Of the volume, after any.
+    pub size_bytes: Option<u64>,
 }
 
 impl Places {
@@ -50,12 +61,13 @@ impl Places {
     /// # Errors
     /// If there is none, or it is invalid.
     pub fn load(&self, name: &str) -> Result<Description> {
-        check_name(name)?;
+        check_name(name).map_err(Failure::usage)?;
         let path = self.description(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                bail!("there is no volume {name}{}", self.known_names());
+                let known = self.known_names();
+                return Err(Failure::usage(format!("there is no volume {name}{known}")));
             }
             Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
         };
@@ -104,29 +116,36 @@ impl Places {
     pub fn forget(&self, name: &str) -> Result<()> {
         let path = self.description(name);
         self.forget_refusal(name);
-        self.forget_left(name)?;
-        for file in [self.journal(name), self.look(name)] {
+        self.remove(&self.left_file(name))?;
+        let sockets = [self.control_socket(name), self.nbd_socket(name)].into_iter().flatten();
+        let left = sockets.filter(|socket| is_left_socket(socket));
+        let files = [self.journal(name), self.look(name), self.loading(name)];
+        for file in files.into_iter().chain(left) {
             // It may not exist.
             let _ = fs::remove_file(file);
         }
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// Saves the amount of dirty data of a volume that was stopped.
+    /// Saves what `status` tells of a volume that was stopped.
     ///
     /// # Errors
-    /// If it cannot be written; the amount is then unknown.
-    pub fn note_left(&self, name: &str, dirty_bytes: u64) -> Result<()> {
-        let text = serde_json::to_vec(&json!({ "dirty_bytes": dirty_bytes }))?;
-        self.write(&self.left(name), &text)
+    /// If it cannot be written; it is then unknown.
+    pub fn note_left(&self, name: &str, left: &Left) -> Result<()> {
+        self.write(&self.left_file(name), &serde_json::to_vec(left)?)
     }
 
-    /// The volume is served from now on, so the saved amount is stale.
+    /// The volume is served from now on, so the saved amount of dirty data is stale.
     ///
     /// # Errors
-    /// If the removal is not durable.
+    /// If that is not durable.
     pub fn forget_left(&self, name: &str) -> Result<()> {
-        self.remove(&self.left(name))
+        match self.left(name) {
+            Left { size_bytes: Some(bytes), .. } => {
+                self.note_left(name, &Left { dirty_bytes: None, size_bytes: Some(bytes) })
+            }
+            Left { size_bytes: None, .. } => self.remove(&self.left_file(name)),
+        }
     }
 
     /// Removes a file durably, if it exists.
@@ -139,13 +158,23 @@ impl Places {
         remove().with_context(|| format!("cannot remove {}", path.display()))
     }
 
-    /// Bytes of dirty data of a volume that is not served; known after a clean shutdown only.
-    pub fn left_dirty_bytes(&self, name: &str) -> Option<u64> {
-        let left: Value = serde_json::from_slice(&fs::read(self.left(name)).ok()?).ok()?;
-        left["dirty_bytes"].as_u64()
+    /// What was saved of a volume that is not served.
+    pub fn left(&self, name: &str) -> Left {
+        let read = fs::read(self.left_file(name)).ok();
+        read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    fn left(&self, name: &str) -> PathBuf {
+    /// Bytes of dirty data of a volume that is not served; known after a clean shutdown only.
+    pub fn left_dirty_bytes(&self, name: &str) -> Option<u64> {
+        self.left(name).dirty_bytes
+    }
+
+    /// Whether a daemon has left its control socket, which it removes when it ends by itself.
+    pub fn has_left_socket(&self, name: &str) -> bool {
+        self.control_socket(name).is_ok_and(|socket| is_left_socket(&socket))
+    }
+
+    fn left_file(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.left.json"))
     }
 
@@ -285,6 +314,12 @@ impl Places {
             names => format!("; there are: {}", names.join(", ")),
         }
     }
+}
+
+/// Whether a socket file is there that no process listens at.
+fn is_left_socket(path: &Path) -> bool {
+    let connected = std::os::unix::net::UnixStream::connect(path);
+    connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 pub fn checked_socket(path: PathBuf) -> Result<PathBuf> {

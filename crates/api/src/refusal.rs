@@ -14,19 +14,14 @@ pub struct Refusal {
 
 impl Refusal {
     pub(crate) fn into_error(self) -> anyhow::Error {
-        let exit = match self.exit {
-            code if code == Exit::Refused as u8 => Exit::Refused,
-            code if code == Exit::Usage as u8 => Exit::Usage,
-            _ => Exit::Error,
-        };
+        let exit = Exit::of_code(self.exit);
         Failure { exit, message: self.error }.into()
     }
 }
 
 impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Self {
-        let failure = error.downcast_ref::<Failure>();
-        let exit = failure.map_or(Exit::Error, |failure| failure.exit);
+        let exit = Failure::exit_of(&error);
         Self { error: told(&error), exit: exit as u8 }
     }
 }

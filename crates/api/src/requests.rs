@@ -3,7 +3,7 @@
 //! **Invariant**: an unknown field is refused, and no field changes its meaning.
 
 use headpond_raid::{Contents, JournalWhen, Level, Spread, Striping};
-use headpond_volume::{SettingChange, Size};
+use headpond_volume::{ExportDescription, SettingChange, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,6 +46,13 @@ pub struct SetBody {
     pub flush: bool,
     #[serde(default)]
     pub pace: FlushPace,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExportsBody {
+    /// All of them; none stands for the Unix socket in the run folder.
+    pub exports: Vec<ExportDescription>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -356,7 +356,8 @@ fn changed(body: &AttachBody, settings: &CacheSettings) -> Result<CacheSettings>
 
 fn caches(body: &AttachBody) -> Result<Vec<DeviceSpec>> {
     let words = std::iter::once(&body.device).chain(&body.copies);
-    let specs = words.map(|word| Ok(word.parse::<DeviceSpec>()?.absolute()?));
+    let spec = |word: &String| word.parse::<DeviceSpec>().map_err(Failure::usage);
+    let specs = words.map(|word| Ok(spec(word)?.absolute()?));
     let specs = specs.collect::<Result<Vec<_>>>()?;
     check_copies(&specs)?;
     Ok(specs)

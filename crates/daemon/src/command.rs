@@ -17,6 +17,7 @@ pub enum Command {
     /// The statistics until now; then the counters are reset.
     ResetStats(Reply<Stats>),
     Set(SetBody, Reply<Status>),
+    SetExports(ExportsBody, Reply<Status>),
     Flush(FlushBody, Reply<Flushed>),
     Stop(StopBody, Reply<Stopped>),
     ScrubCache(Reply<ScrubReport>),

@@ -74,7 +74,8 @@ impl Control {
         let (ended, wait) = oneshot::channel();
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
         let data = DataThread { volume: volume.into(), messages, pulse, permits };
-        let serve = move || run(listener, data, wait);
+        let left = socket.to_owned();
+        let serve = move || run(listener, &left, data, wait);
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         Ok(Self { thread, ended })
     }
@@ -114,7 +115,10 @@ impl DataThread {
     pub async fn look<A>(&self, make: impl FnOnce(Reply<A>) -> Command) -> Result<A, Refusal> {
         match tokio::time::timeout(LOOK_TIME_MAX, self.send(make)).await {
             Ok(answer) => answer,
-            Err(_) => Err(failed(format!("{} {}", self.volume, self.silence()))),
+            Err(_) => {
+                let error = format!("{} {}", self.volume, self.silence());
+                Err(Refusal { error, exit: Exit::NotServed as u8 })
+            }
         }
     }
 
@@ -128,7 +132,10 @@ impl DataThread {
         make: impl FnOnce(Reply<A>) -> Command,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<A, Refusal> {
-        let gone = || failed("the volume is being stopped".into());
+        let gone = || {
+            let error = "the volume is being stopped".into();
+            Refusal { error, exit: Exit::NotServed as u8 }
+        };
         let (reply, answer) = oneshot::channel();
         let message = Message { command: make(reply), permit };
         self.messages.send(message).await.map_err(|_| gone())?;
@@ -168,6 +175,7 @@ fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
 
 fn run(
     listener: std::os::unix::net::UnixListener,
+    socket: &Path,
     data: DataThread,
     ended: oneshot::Receiver<()>,
 ) -> Result<()> {
@@ -175,13 +183,18 @@ fn run(
     runtime.block_on(async move {
         let listener = UnixListener::from_std(listener)?;
         tokio::spawn(heed_signals(data.clone()));
-        accept(listener, data, ended).await;
+        accept(listener, socket, data, ended).await;
         Ok(())
     })
 }
 
 /// Serves connections until the end, and then completes pending requests.
-async fn accept(listener: UnixListener, data: DataThread, mut ended: oneshot::Receiver<()>) {
+async fn accept(
+    listener: UnixListener,
+    socket: &Path,
+    data: DataThread,
+    mut ended: oneshot::Receiver<()>,
+) {
     let service = TowerToHyperService::new(routes(data));
     let full = TowerToHyperService::new(without_room());
     let (stop, stopping) = watch::channel(false);
@@ -204,6 +217,9 @@ async fn accept(listener: UnixListener, data: DataThread, mut ended: oneshot::Re
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
+    // A socket that stays behind is that of a daemon which was killed. It is removed while this one
+    // still listens: no other daemon's is there.
+    let _ = std::fs::remove_file(socket);
     // Without a connection there is no receiver.
     let _ = stop.send(true);
     connections.join_all().await;

@@ -185,5 +185,8 @@ fn options(body: &AddCoreBody) -> CreateOptions {
 }
 
 fn not_changed(error: CoreChangeError) -> anyhow::Error {
-    Failure::of(error, CoreChangeError::is_refusal)
+    match error {
+        CoreChangeError::NoCore { .. } => Failure::usage(error),
+        error => Failure::of(error, CoreChangeError::is_refusal),
+    }
 }

@@ -29,8 +29,8 @@ pub fn address(export: &ExportDescription) -> Result<Address> {
             if !parsed.ip().is_loopback() && !export.insecure {
                 return Err(Failure::refused(format!(
                     "{nbd} can be reached from other machines, without encryption or \
-                     authentication: use a loopback address or a Unix socket, or create the \
-                     volume with --insecure"
+                     authentication: use a loopback address or a Unix socket, or accept that with \
+                     --insecure (`create`, `export add`)"
                 )));
             }
             Ok(Address::Tcp(parsed))

@@ -3,7 +3,7 @@
 //! **Invariant**: files are written in the order of the calls.
 
 use anyhow::{Result, anyhow};
-use headpond_api::place::Places;
+use headpond_api::place::{Left, Places};
 use headpond_block::LocalFuture;
 use headpond_volume::Description;
 use std::sync::mpsc;
@@ -38,12 +38,12 @@ impl Files {
         self.in_turn(move |places| places.save(&description))
     }
 
-    /// Saves the amount of dirty data of a volume that was stopped.
+    /// Saves what `status` tells of a volume that was stopped.
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub fn note_left(&self, name: String, dirty_bytes: u64) -> LocalFuture<'static, Result<()>> {
-        self.in_turn(move |places| places.note_left(&name, dirty_bytes))
+    pub fn note_left(&self, name: String, left: Left) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |places| places.note_left(&name, &left))
     }
 
     /// Whether a volume of this name is described that is not the core `uuid` alone.

@@ -110,6 +110,12 @@ pub fn look(places: &Places, name: &str) -> Option<LoadingStatus> {
     serde_json::from_slice(&text).ok()
 }
 
+/// Whether a daemon that was loading a volume has ended and left its file.
+pub fn is_left(places: &Places, name: &str) -> bool {
+    let file = File::open(places.loading(name));
+    file.is_ok_and(|file| !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +133,7 @@ mod tests {
         assert_eq!(look(&places, "v"), None);
         let teller = ProgressFile::new(&places, "v");
         assert_eq!(look(&places, "v"), None, "nothing yet");
+        assert!(!is_left(&places, "v"));
         teller.tell(loading(0, 100));
         let told = look(&places, "v").unwrap();
         assert_eq!(told.loading, loading(0, 100));
@@ -136,6 +143,7 @@ mod tests {
         assert_eq!(look(&places, "v").unwrap().loading.slice, 1);
         drop(teller);
         assert_eq!(look(&places, "v"), None);
+        assert!(!is_left(&places, "v"));
     }
 
     #[test]
@@ -145,5 +153,6 @@ mod tests {
         let told = LoadingStatus { loading: loading(0, 100), elapsed_s: 1.0 };
         std::fs::write(places.loading("v"), serde_json::to_vec(&told).unwrap()).unwrap();
         assert_eq!(look(&places, "v"), None);
+        assert!(is_left(&places, "v"));
     }
 }

@@ -74,7 +74,7 @@ impl ControlService {
     }
 
     async fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
-        let spec: DeviceSpec = word.parse()?;
+        let spec = spec_of(word)?;
         let consent = if force { Consent::Forced } else { Consent::Careful };
         self.vet_member(&spec, consent).await?;
         Ok(NewMember {
@@ -132,7 +132,7 @@ impl ControlService {
         if let Ok(uuid) = body.device.parse::<Uuid>() {
             return Ok(LeavingCopy { copy: WhichCopy::Member(uuid), device: None });
         }
-        let spec: DeviceSpec = body.device.parse()?;
+        let spec = spec_of(&body.device)?;
         let name = spec.device_name();
         let is_there = self.volume.has_device(body.core.as_deref(), &name);
         let device = if is_there { None } else { self.opener.open(&spec).await.ok() };
@@ -142,7 +142,7 @@ impl ControlService {
     async fn grow_by(&self, body: &GrowBody) -> Result<Vec<GrowBy>> {
         let mut by = Vec::new();
         for word in &body.devices {
-            let name = word.parse::<DeviceSpec>()?.device_name();
+            let name = spec_of(word)?.device_name();
             by.push(match self.volume.is_spare(body.core.as_deref(), &name) {
                 true => GrowBy::Spare(name),
                 false => GrowBy::New(self.new_member(word, body.force).await?),
@@ -153,7 +153,7 @@ impl ControlService {
 
     /// It has a superblock of the array.
     async fn returning_member(&self, word: &str) -> Result<ReturningMember> {
-        let spec: DeviceSpec = word.parse()?;
+        let spec = spec_of(word)?;
         self.refuse_own(&spec, None).await?;
         let device = self.opener.open(&spec).await?;
         Ok(ReturningMember { word: spec.to_string(), device, uuid: Uuid::new_v4() })
@@ -166,7 +166,11 @@ pub(super) async fn vet_blocking(spec: &DeviceSpec, consent: Consent) -> Result<
 }
 
 fn name(body: &MemberBody) -> Result<String> {
-    Ok(body.device.parse::<DeviceSpec>()?.device_name())
+    Ok(spec_of(&body.device)?.device_name())
+}
+
+fn spec_of(word: &str) -> Result<DeviceSpec> {
+    word.parse().map_err(Failure::usage)
 }
 
 fn pause(volume: &Volume, body: &PauseBody, is_paused: bool) -> Result<(), ChangeMembersError> {
@@ -192,6 +196,14 @@ fn not_changed(error: ChangeMembersError) -> anyhow::Error {
             GrowError::Device(_) | GrowError::Member(MemberError::Device(_)),
         )
         | ChangeMembersError::Return(ReturnError::Member(MemberError::Device(_))) => error.into(),
+        ChangeMembersError::NoCore { .. }
+        | ChangeMembersError::NoMember { .. }
+        | ChangeMembersError::Member(
+            MemberError::Unknown { .. }
+            | MemberError::UnknownCopy { .. }
+            | MemberError::NoneMissing { .. },
+        )
+        | ChangeMembersError::BackgroundRate(_) => Failure::usage(error),
         refusal => Failure::refused(refusal),
     }
 }

@@ -8,16 +8,18 @@ use super::recording::Recording;
 use super::systemd::{Notifier, PROGRESS_TIME};
 use super::work::Work;
 use crate::device::Opener;
+use crate::export;
 use crate::wall_clock::utc;
 use anyhow::{Context, Result, anyhow};
 use headpond_api::Refusal;
 use headpond_api::answers::{Flushed, Stats, Status, Stopped};
 use headpond_api::outcome::{Exit, Failure, told};
-use headpond_api::requests::{FlushPace, SetBody, StopBody};
+use headpond_api::place::Left;
+use headpond_api::requests::{ExportsBody, FlushPace, SetBody, StopBody};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
 use headpond_nbd::server::{Exports, Server, StopError};
-use headpond_volume::{RecordError, SetError, Volume};
+use headpond_volume::{RecordError, SetError, SettingsError, Volume};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -99,6 +101,9 @@ impl ControlService {
             Command::Set(body, reply) => {
                 let work = body.flush.then_some("set --flush");
                 self.run(work, reply, self.set(&body)).await;
+            }
+            Command::SetExports(body, reply) => {
+                self.run(None, reply, self.set_exports(body)).await;
             }
             Command::Flush(body, reply) => {
                 self.run(Some("flush"), reply, self.flush(body.pace)).await;
@@ -200,9 +205,17 @@ impl ControlService {
         let client_memory = self.volume.description().array.client_memory;
         self.server.set_memory(clients::memory_bytes(client_memory));
         outcome.map_err(|error| match error {
-            SetError::Setting(error) => Failure::usage(error),
+            SetError::Settings(SettingsError::Setting(error)) => Failure::usage(error),
             error => Failure::of(error, SetError::is_refusal),
         })?;
+        Ok(self.status())
+    }
+
+    /// The next start has them.
+    async fn set_exports(&self, body: ExportsBody) -> Result<Status> {
+        body.exports.iter().try_for_each(|it| export::address(it).map(drop))?;
+        self.volume.set_exports(body.exports).map_err(Failure::refused)?;
+        self.save().await?;
         Ok(self.status())
     }
 
@@ -327,9 +340,11 @@ impl ControlService {
         self.go_on_to("the cache to save its state, and the array to be marked clean");
         let stopped = self.volume.stop().await;
         self.go_on_to("files of the state folder");
-        if let (Ok(()), Some(cache)) = (&stopped, self.volume.status().cache) {
-            let name = self.volume.description().name;
-            if let Err(error) = self.files.note_left(name, cache.unsafe_bytes()).await {
+        if stopped.is_ok() {
+            let (name, status) = (self.volume.description().name, self.volume.status());
+            let dirty_bytes = status.cache.map_or(0, |cache| cache.unsafe_bytes());
+            let left = Left { dirty_bytes: Some(dirty_bytes), size_bytes: Some(status.size_bytes) };
+            if let Err(error) = self.files.note_left(name, left).await {
                 eprintln!(
                     "headpond: note: {error:#}: `status` will not know the amount of dirty data"
                 );

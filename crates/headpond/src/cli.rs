@@ -10,6 +10,7 @@ use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
 use crate::commands::drive::DriveCommand;
+use crate::commands::export::ExportCommand;
 use crate::commands::lab::LabCommand;
 use crate::commands::label::LabelCommand;
 use crate::commands::model::ModelCommand;
@@ -17,20 +18,28 @@ use crate::commands::trace::TraceCommand;
 use crate::commands::witness::WitnessArgs;
 use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
+use headpond_api::outcome::Exit;
 
 /// A small fast crash-safe cache in front of a large slow array, served over NBD.
 #[derive(Parser)]
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 ok, 1 error, 2 usage, 3 done, and the volume is degraded or needs \
-        attention, 4 refused for safety (nothing was changed).\n\
-                  Volumes are described in /var/lib/headpond (root) or ~/.local/state/headpond; \
-                  HEADPOND_STATE names another folder."
+    after_help = after_help()
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+fn after_help() -> String {
+    let code = |(exit, meaning): (Exit, &str)| format!("  {:>3}  {meaning}\n", exit as u8);
+    let codes: String = Exit::ALL.into_iter().map(code).collect();
+    format!(
+        "Exit codes:\n{codes}\n\
+         Volumes are described in /var/lib/headpond (root) or ~/.local/state/headpond;\n\
+         HEADPOND_STATE names another folder."
+    )
 }
 
 #[derive(Subcommand)]
@@ -51,6 +60,8 @@ pub enum Command {
     Cache(CacheCommand),
     #[command(subcommand)]
     Core(CoreCommand),
+    #[command(subcommand)]
+    Export(ExportCommand),
     Flush(FlushArgs),
     Stop(StopArgs),
     Destroy(DestroyArgs),

@@ -8,11 +8,13 @@ mod cli;
 mod commands;
 mod demo;
 mod device;
+mod interrupt;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use commands::array::ArrayCommand;
 use commands::drive::DriveCommand;
+use commands::export::ExportCommand;
 use commands::lab::LabCommand;
 use commands::label::LabelCommand;
 use commands::trace::TraceCommand;
@@ -27,17 +29,24 @@ static MEMORY: ReservedMemory = ReservedMemory::new();
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    telling::fit_terminal();
     if is_printer(&cli.command) {
         end_with_the_reader();
     }
-    if matches!(cli.command, Command::Serve(_)) {
-        outlive_the_terminal();
-    }
-    match run(&cli.command) {
-        Ok(Exit::Ok) if telling::is_lost() => Exit::Error.into(),
-        Ok(exit) => exit.into(),
-        Err(error) => report(&error).into(),
-    }
+    let is_daemon = matches!(cli.command, Command::Serve(_) | Command::Import(_));
+    let watched = match is_daemon {
+        true => {
+            outlive_the_terminal();
+            Ok(())
+        }
+        false => interrupt::watch(),
+    };
+    let exit = match watched.and_then(|()| run(&cli.command)) {
+        Ok(Exit::Ok) if telling::is_lost() => Exit::Error,
+        Ok(exit) => exit,
+        Err(error) => report(&error),
+    };
+    if interrupt::is_interrupted() { Exit::Interrupted.into() } else { exit.into() }
 }
 
 /// Whether a command does nothing but print: then `| head` may end it at any time.
@@ -58,6 +67,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Lab(LabCommand::Plans(_) | LabCommand::Check(_) | LabCommand::Report(_))
             | Command::Lab(LabCommand::Compare(_))
             | Command::Model(_)
+            | Command::Export(ExportCommand::List(_))
             | Command::Class(_)
     ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
         || matches!(command, Command::Set(args) if args.is_printer())
@@ -90,6 +100,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Set(args) => commands::set::run(&places, args),
         Command::Cache(command) => commands::cache::run(&places, command),
         Command::Core(command) => commands::core::run(&places, command),
+        Command::Export(command) => commands::export::run(&places, command),
         Command::Flush(args) => commands::flush::run(&places, args),
         Command::Stop(args) => commands::stop::run(&places, args),
         Command::Destroy(args) => commands::destroy::run(&places, args),
@@ -111,8 +122,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
 
 /// Prints the error with its causes, and finds the exit code.
 fn report(error: &anyhow::Error) -> Exit {
-    let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
-    let exit = failure.map_or(Exit::Error, |failure| failure.exit);
+    let exit = Failure::exit_of(error);
     let word = if exit == Exit::Refused { "refused" } else { "error" };
     eprintln!("headpond: {word}: {}", plain(&told(error)));
     exit

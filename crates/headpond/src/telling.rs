@@ -7,10 +7,14 @@
 //! something completes without a reader, and its exit code reports the outcome. Other write errors,
 //! such as a full disk, are reported, and the exit code is an error. Commands that only print end
 //! with their reader: `main.rs`.
+//!
+//! Lines of text fit the terminal, or 100 columns where the output is none, or `COLUMNS`:
+//! [`fit_terminal`].
 
+use headpond_report::{columns, fold, set_columns};
 use serde::Serialize;
 use std::fmt::{self, Arguments};
-use std::io::{self, ErrorKind, Write, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_UNHEARD: AtomicBool = AtomicBool::new(false);
@@ -25,10 +29,16 @@ macro_rules! println {
     ($($told:tt)*) => { crate::telling::tell(format_args!("{}\n", format_args!($($told)*))) };
 }
 
+/// Prints text, in lines that fit.
 pub fn tell(told: Arguments) {
+    document(&fold(&told.to_string(), columns()));
+}
+
+/// Prints text that a program reads, or that is to be copied: its lines stay as they are.
+pub fn document(text: &str) {
     let mut out = Plain { out: stdout().lock(), outcome: Ok(()) };
     // A failure is in the outcome.
-    let _ = fmt::Write::write_fmt(&mut out, told);
+    let _ = fmt::Write::write_str(&mut out, text);
     note(out.outcome);
 }
 
@@ -37,8 +47,19 @@ pub fn tell(told: Arguments) {
 /// # Errors
 /// Where the value cannot be written as JSON.
 pub fn print_json(value: &impl Serialize) -> serde_json::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    document(&(serde_json::to_string_pretty(value)? + "\n"));
     Ok(())
+}
+
+/// Text is as wide as the terminal that it goes to, or as `COLUMNS` says.
+pub fn fit_terminal() {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || rustix::termios::tcgetwinsize(stdout()).ok().map(|size| size.ws_col);
+    let terminal = if stdout().is_terminal() { terminal() } else { None };
+    let terminal = terminal.filter(|columns| *columns > 0).map(usize::from);
+    if let Some(columns) = asked.or(terminal) {
+        set_columns(columns);
+    }
 }
 
 /// The word that JSON has for a value of an enumeration.

@@ -20,6 +20,7 @@ mod heat;
 mod lines;
 mod page;
 mod table;
+mod width;
 mod words;
 
 pub use axis::{Axis, Unit};
@@ -30,6 +31,7 @@ pub use heat::{Heat, HeatColumn};
 pub use lines::{Line, Lines};
 pub use page::{cards, document, figure, folded, listed, part, section, side_by_side, verbatim};
 pub use table::{Align, Table};
+pub use width::{columns, fold, set_columns};
 pub use words::{
     a_request, count, duration, factor, figure as number, micros, percent, rate, shell_word,
     shell_words, size, throughput,

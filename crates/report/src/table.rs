@@ -1,9 +1,11 @@
 //! Tables, as plain text and as HTML.
 //!
-//! **Invariants**: every row has as many cells as the head; columns of text are as wide as their
-//! widest cell.
+//! **Invariants**: every row has as many cells as the head. Text fits [`columns`]: long cells of
+//! words and long heads take several lines, and then the columns stand in blocks below each other,
+//! each with the first column.
 
 use super::escape;
+use super::width::{columns, letters, wrap};
 
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,14 @@ impl Align {
         }
     }
 }
+
+/// Spaces between columns.
+const GAP: usize = 2;
+/// Columns of words are not narrower than this for the sake of others.
+const WORDS_MIN: usize = 16;
+
+/// Part of a line that the first column has before others are put beside it.
+const NAMES_PERCENT: usize = 45;
 
 /// Rows under a head.
 #[derive(Clone, Debug)]
@@ -66,16 +76,75 @@ impl Table {
 
     /// The table, two spaces between columns, a line of dashes under the head.
     pub fn render(&self) -> String {
-        let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
-        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-        let lines = [&head, &dashes].into_iter().chain(&self.rows);
-        let mut out = String::new();
-        for cells in lines {
-            out.push_str(self.line(cells, &widths).trim_end());
-            out.push('\n');
+        self.render_within(columns())
+    }
+
+    fn render_within(&self, room: usize) -> String {
+        let blocks = self.blocks(room);
+        let blocks = blocks.iter().map(|block| self.block(block, room));
+        blocks.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The columns that stand side by side: all of them, where they fit.
+    fn blocks(&self, room: usize) -> Vec<Vec<usize>> {
+        let mut blocks: Vec<Vec<usize>> = Vec::new();
+        let mut used = 0;
+        for column in 0..self.columns.len() {
+            let width = self.least(column, room);
+            match blocks.last_mut() {
+                Some(block) if used + GAP + width <= room => {
+                    block.push(column);
+                    used += GAP + width;
+                }
+                None => {
+                    blocks.push(vec![column]);
+                    used = width;
+                }
+                Some(_) => {
+                    blocks.push(vec![0, column]);
+                    used = self.least(0, room) + GAP + width;
+                }
+            }
         }
+        blocks
+    }
+
+    fn block(&self, block: &[usize], room: usize) -> String {
+        let widths = self.widths(block, room);
+        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        let mut out = self.lines(&head, block, &widths);
+        let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+        out += &(dashes.join("  ") + "\n");
+        out.extend(self.rows.iter().map(|cells| self.lines(cells, block, &widths)));
         out
+    }
+
+    /// The widths of a block's columns: the widest are narrowed until all of them fit.
+    fn widths(&self, block: &[usize], room: usize) -> Vec<usize> {
+        let mut widths: Vec<usize> = block.iter().map(|&column| self.width(column)).collect();
+        let least: Vec<usize> = block.iter().map(|&column| self.least(column, room)).collect();
+        while widths.iter().sum::<usize>() + GAP * (block.len() - 1) > room {
+            let can_shrink = (0..block.len()).filter(|&index| widths[index] > least[index]);
+            let Some(widest) = can_shrink.max_by_key(|&index| widths[index]) else { break };
+            widths[widest] -= 1;
+        }
+        widths
+    }
+
+    /// The least width of a column: words are whole, and figures are in one line.
+    fn least(&self, column: usize, room: usize) -> usize {
+        let longest = |text: &String| text.split(' ').map(letters).max().unwrap_or(0);
+        let (name, align) = &self.columns[column];
+        let cells = self.rows.iter().map(|row| &row[column]);
+        let cells = cells.map(|cell| match align {
+            Align::Left => longest(cell).max(letters(cell).min(WORDS_MIN)),
+            Align::Right => letters(cell),
+        });
+        let least = cells.chain([longest(name)]).max().unwrap_or(0);
+        // The first column names the rows, which are to be read at a glance.
+        let named = if column == 0 { self.width(0).min(room * NAMES_PERCENT / 100) } else { 0 };
+        // A lone column may have all of a line.
+        least.max(named).min(room)
     }
 
     /// The table as HTML; its first column names the rows. Without names there is no head.
@@ -111,13 +180,28 @@ impl Table {
         cells.chain([&self.columns[column].0]).map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
-        let columns = cells.iter().zip(&self.columns).zip(widths);
-        let aligned = columns.map(|((cell, (_, align)), &width)| match align {
-            Align::Left => format!("{cell:<width$}"),
-            Align::Right => format!("{cell:>width$}"),
-        });
-        aligned.collect::<Vec<_>>().join("  ")
+    /// A row of a block, in as many lines as its longest cell takes.
+    fn lines(&self, cells: &[String], block: &[usize], widths: &[usize]) -> String {
+        let pieces = |(&column, &width): (&usize, &usize)| -> Vec<String> {
+            match letters(&cells[column]) <= width {
+                true => vec![cells[column].clone()],
+                false => wrap(&cells[column], width),
+            }
+        };
+        let pieces: Vec<Vec<String>> = block.iter().zip(widths).map(pieces).collect();
+        let height = pieces.iter().map(Vec::len).max().unwrap_or(0);
+        let mut out = String::new();
+        for line in 0..height {
+            let cells = pieces.iter().map(|lines| lines.get(line).map_or("", String::as_str));
+            let columns = cells.zip(block).zip(widths);
+            let aligned = columns.map(|((cell, &column), &width)| match self.columns[column].1 {
+                Align::Left => format!("{cell:<width$}"),
+                Align::Right => format!("{cell:>width$}"),
+            });
+            out += aligned.collect::<Vec<_>>().join("  ").trim_end();
+            out.push('\n');
+        }
+        out
     }
 }
 
@@ -130,6 +214,30 @@ mod tests {
         let mut table = Table::new([("name", Align::Left), ("n", Align::Right)]);
         table.row(["a".to_owned(), "10".to_owned()]).row(["long name".to_owned(), "7".to_owned()]);
         assert_eq!(table.render(), "name        n\n---------  --\na          10\nlong name   7\n");
+    }
+
+    #[test]
+    fn words_and_heads_take_several_lines_where_the_table_would_be_too_wide() {
+        let columns = ["name", "what it is about", "requests a second"];
+        let row = ["a", "something that needs many words", "1,200"].map(str::to_owned);
+        let table = Table::of(&columns, 2, [row]);
+        let expected = "\
+            name  what it is about   requests\n\
+            \x20                        a second\n\
+            ----  ----------------  ---------\n\
+            a     something that        1,200\n\
+            \x20     needs many words\n";
+        assert_eq!(table.render_within(33), expected);
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_stand_below_with_the_names_of_the_rows() {
+        let columns = ["name", "first", "second", "third"];
+        let row = ["row", "1000", "2000", "3000"].map(str::to_owned);
+        let text = Table::of(&columns, 1, [row]).render_within(20);
+        let expected = "name  first  second\n----  -----  ------\nrow    1000    2000\n\n\
+                        name  third\n----  -----\nrow    3000\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -196,7 +196,8 @@ impl Machine {
             let devices = self.devices(&runtime, &sim, &Absent::default(), &self.controls());
             let devices = Devices { copies: blank, ..devices };
             let description = self.description(&settings);
-            Volume::create(&description, &devices, &self.topology.create_options()).await
+            let options = self.topology.create_options();
+            Volume::create(&description, &devices, &options).await.map(drop)
         };
         match run_until_cut(seed, &self.power, main).expect("creating ends") {
             headpond_sim::Ended::Finished(created) => created?,

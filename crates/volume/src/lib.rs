@@ -47,12 +47,14 @@ pub use change::lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use change::members::{ChangeMembersError, NewMember, ReturningMember};
 pub use change::reshape::{GrowBy, LeavingCopy};
 pub use change::tier::TierError;
+pub use description::change::SettingsError;
 pub use description::class_setting::ClassSetting;
 pub use description::cutoff::SeqCutoff;
 pub use description::readahead::{Readahead, ReadaheadPolicy};
 pub use description::settings::{
     ArraySettings, CLIENT_MEMORY, CacheSettings, ChangesByOwner, Checkpoints, ClientMemory,
-    MergeWaitSetting, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
+    MergeWaitSetting, SettingChange, SettingError, SettingGroup, ShownSetting, TierSettings,
+    nearest_settings, parse_word,
 };
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,

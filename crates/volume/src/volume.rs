@@ -14,8 +14,9 @@ use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
 use crate::assembly::ownership::Ownership;
 use crate::assembly::slicing::Slicing;
-use crate::description::settings::{ChangesByOwner, SettingChange, SettingError};
-use crate::description::{CacheDescription, Description, DescriptionError};
+use crate::description::change::SettingsError;
+use crate::description::settings::{ChangesByOwner, SettingChange};
+use crate::description::{CacheDescription, Description, ExportDescription};
 use crate::jobs::Begun;
 use crate::notes::Note;
 use crate::record::RecordError;
@@ -76,18 +77,10 @@ pub enum BusyError {
 /// Why settings were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    #[error(
-        "{volume} has no cache: only settings of the array can be changed, such as merge-wait-us"
-    )]
-    NoCache { volume: String },
-    #[error("{volume} has no tier: there is nothing to set")]
-    NoTier { volume: String },
     #[error(transparent)]
     Busy(#[from] BusyError),
     #[error(transparent)]
-    Setting(#[from] SettingError),
-    #[error(transparent)]
-    Description(#[from] DescriptionError),
+    Settings(#[from] SettingsError),
     #[error(transparent)]
     Mode(#[from] ModeError),
     #[error(transparent)]
@@ -301,23 +294,15 @@ impl Volume {
 
     /// The description with these changes.
     fn with(&self, of: &ChangesByOwner) -> Result<Description, SetError> {
-        let mut description = self.description();
-        let volume = || self.description().name;
-        if !of.cache.is_empty() {
-            let cache = description.cache.as_mut().filter(|_| self.cached().is_some());
-            let cache = cache.ok_or_else(|| SetError::NoCache { volume: volume() })?;
-            cache.settings = cache.settings.with_all(&of.cache)?;
+        let description = self.description();
+        // What is described may not be in use: a missing cache, a tier without memory.
+        if !of.cache.is_empty() && self.cached().is_none() {
+            return Err(SettingsError::NoCache { volume: description.name }.into());
         }
-        if of.cache.iter().any(|change| change.concerns("cleaning")) {
-            description.check_order()?;
+        if !of.tier.is_empty() && self.tier().is_none() {
+            return Err(SettingsError::NoTier { volume: description.name }.into());
         }
-        if !of.tier.is_empty() {
-            let described = description.tier.as_mut().filter(|_| self.tier().is_some());
-            let described = described.ok_or_else(|| SetError::NoTier { volume: volume() })?;
-            described.settings = described.settings.with_all(&of.tier)?;
-        }
-        description.array = description.array.with_all(&of.array)?;
-        Ok(description)
+        Ok(description.with_changes(of)?)
     }
 
     async fn apply(&self, of: ChangesByOwner) -> Result<(), SetError> {
@@ -404,6 +389,16 @@ impl Volume {
     /// The description with the settings in force.
     pub fn description(&self) -> Description {
         self.description.borrow().clone()
+    }
+
+    /// Names the exports of the next start in the description.
+    ///
+    /// # Errors
+    /// Where another command changes the volume, or it is being stopped.
+    pub fn set_exports(&self, exports: Vec<ExportDescription>) -> Result<(), BusyError> {
+        let _change = self.begin_change()?;
+        self.description.borrow_mut().exports = exports;
+        Ok(())
     }
 
     /// Visits the dirty blocks, once for each cache that has them, in no order: scans their maps.

@@ -3,8 +3,9 @@
 use headpond_block::memory::MemoryState;
 use headpond_raid::{ArrayState, ArrayStatus, Level};
 use headpond_volume::{
-    Alert, BackgroundStatus, CacheSettings, CacheStatus, CoreDescription, CoreFileSystem,
-    CoreStatus, Description, FIRST_CORE, JobStatus, Loading, OwnerStatus, VolumeStatus,
+    Alert, AlertKind, BackgroundStatus, CacheSettings, CacheStatus, CoreDescription,
+    CoreFileSystem, CoreStatus, Description, FIRST_CORE, JobStatus, Loading, OwnerStatus,
+    VolumeStatus,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ pub struct Status {
     /// Progress of a daemon that loads it.
     pub loading: Option<LoadingStatus>,
     pub slices: u16,
+    /// Of a volume that is not served, as saved when it was made or last stopped; null if unknown.
     pub size_bytes: Option<u64>,
     /// Whether address distance costs time on the members.
     pub rotational: Option<bool>,
@@ -61,6 +63,8 @@ pub enum ServiceState {
     /// A daemon loads its cache.
     Loading,
     Serving,
+    /// A daemon has its control socket, and does not answer.
+    NotAnswering,
 }
 
 /// A slice that is being read, and its progress.
@@ -213,6 +217,23 @@ impl Status {
     /// The cache, while the volume is served and has one.
     pub fn live_cache(&self) -> Option<&CacheStatus> {
         self.cache.as_ref()?.live.as_ref()
+    }
+
+    /// Whether it has no alert but that its cache is full of dirty data, which is what it is for.
+    pub fn is_well(&self) -> bool {
+        self.alerts.iter().all(|alert| alert.kind == AlertKind::CacheFull)
+    }
+
+    /// Whether an alert says that an array or its members failed at something.
+    pub fn has_array_errors(&self) -> bool {
+        self.alerts.iter().any(Alert::is_of_array_errors)
+    }
+
+    /// Dirty data of its cache and its tier, where it is known.
+    pub fn dirty_bytes(&self) -> Option<u64> {
+        let caches: Vec<_> = self.cache.iter().chain(&self.tier).collect();
+        let known = caches.iter().filter_map(|cache| cache.dirty_bytes);
+        if caches.is_empty() { Some(0) } else { known.reduce(|sum, bytes| sum + bytes) }
     }
 
     /// Whether all arrays, that of the cache among them, have all their members.

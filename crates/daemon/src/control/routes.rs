@@ -56,6 +56,7 @@ impl Routes {
             .look(api::STATS, Command::Stats)
             .plain(api::RESET_STATS, Command::ResetStats)
             .command(api::SET, Command::Set)
+            .command(api::SET_EXPORTS, Command::SetExports)
             .command(api::FLUSH, Command::Flush)
             .stop()
             .command(api::ATTACH_CACHE, Command::AttachCache)
@@ -164,11 +165,10 @@ fn respond<A: Serialize>(answer: Result<A, Refusal>) -> Response {
     match answer {
         Ok(answer) => Json(Versioned::new(answer)).into_response(),
         Err(refusal) => {
-            let is_conflict = refusal.exit == Exit::Refused as u8;
-            let is_usage = refusal.exit == Exit::Usage as u8;
-            let status = match (is_conflict, is_usage) {
-                (true, _) => StatusCode::CONFLICT,
-                (_, true) => StatusCode::BAD_REQUEST,
+            let status = match Exit::of_code(refusal.exit) {
+                Exit::Refused => StatusCode::CONFLICT,
+                Exit::Usage => StatusCode::BAD_REQUEST,
+                Exit::NotServed => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
             (status, Json(Versioned::new(refusal))).into_response()

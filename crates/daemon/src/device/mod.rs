@@ -9,7 +9,7 @@ mod zeros;
 
 pub use copies::{check_copies, mirror_of};
 pub use machine::{MachineDevice, block_devices, files_in, identity_of, serial_of};
-pub use open::Opener;
+pub use open::{Opener, not_opened};
 pub use spec::{DeviceSpec, SpecError};
 pub use vet::{Consent, Vetted, vet, vet_lasting};
 pub use zeros::expect_zeros;

@@ -1,16 +1,19 @@
 //! Opening devices on the data thread's ring.
 
 use super::spec::DeviceSpec;
+use super::vet::is_no_path;
 use crate::meminfo;
 use crate::run_blocking::run_blocking;
 use anyhow::{Context, Result};
-use headpond_api::outcome::Failure;
+use headpond_api::outcome::{Failure, told};
 use headpond_block::decorators::{Leak, VolatileDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, LocalFuture, Runtime, memory};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
-use headpond_uring::{Access, Allocation, FileDevice, FileOptions, OpenFile, Ownership, Ring};
+use headpond_uring::{
+    Access, Allocation, FileDevice, FileOptions, OpenError, OpenFile, Ownership, Ring,
+};
 use headpond_volume::Size;
 use headpond_whatif::models;
 use std::cell::RefCell;
@@ -33,6 +36,15 @@ pub fn check_memory(spec: &DeviceSpec, size: Size) -> Result<()> {
     Err(Failure::usage(format!(
         "{spec} needs more memory than available: {free} on this machine; use a smaller size"
     )))
+}
+
+/// A path of no device is a mistake in the command.
+pub fn not_opened(error: OpenError) -> anyhow::Error {
+    match &error {
+        OpenError::WrongKind { .. } => Failure::usage(error),
+        OpenError::Open { source, .. } if is_no_path(source) => Failure::usage(error),
+        _ => error.into(),
+    }
 }
 
 /// Opens devices for one thread.
@@ -99,7 +111,8 @@ impl Opener {
 
     /// Retries, as a killed daemon may still hold it.
     async fn file(&self, options: FileOptions) -> Result<Rc<dyn BlockDevice>> {
-        let file = run_blocking(move || Ok(OpenFile::open_when_left(&options)?)).await?;
+        let open = move || OpenFile::open_when_left(&options).map_err(not_opened);
+        let file = run_blocking(open).await?;
         Ok(Rc::new(FileDevice::new(&self.ring, file)?))
     }
 
@@ -130,7 +143,10 @@ impl Opener {
             return Ok(model.clone());
         }
         let named = name.to_owned();
-        let text = move || models::text(&named).with_context(|| format!("model:{named}"));
+        let text = move || {
+            let text = models::text(&named).with_context(|| format!("model:{named}"));
+            text.map_err(|error| Failure::usage(told(&error)))
+        };
         let text = run_blocking(text).await?;
         let model = Model::parse(name, &text).with_context(|| format!("model:{name}"))?;
         self.models.borrow_mut().insert(name.to_owned(), model.clone());

@@ -5,7 +5,8 @@ use super::spec::DeviceSpec;
 use anyhow::Result;
 use headpond_api::outcome::Failure;
 use headpond_cache::Mode;
-use headpond_uring::safety::{DeviceFacts, Hazard, VolatileReason, inspect};
+use headpond_uring::safety::{DeviceFacts, Hazard, InspectError, VolatileReason, inspect};
+use std::io::ErrorKind;
 
 /// The consent of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +35,12 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     let path = match spec {
         DeviceSpec::Ram(size) => {
             check_memory(spec, *size)?;
-            return Ok(Vetted::volatile("memory of the daemon"));
+            return Ok(Vetted::memory());
         }
         DeviceSpec::Model { store, .. } if !store.exists() => return Ok(Vetted::plain()),
         spec => spec.path().expect("everything else has a path"),
     };
-    let facts = inspect(path)?;
+    let facts = inspect(path).map_err(not_inspected)?;
     let hazards = facts.hazards();
     let blocks = |hazard: &&Hazard| consent != Consent::Forced || !hazard.may_be_forced();
     let blocking: Vec<String> = hazards.iter().filter(blocks).map(Hazard::to_string).collect();
@@ -50,6 +51,20 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         return Err(Failure::refused(format!("{spec} cannot be used: {reasons}{insisting}")));
     }
     Ok(Vetted::of(&facts))
+}
+
+/// A path of no device is a mistake in the command.
+fn not_inspected(error: InspectError) -> anyhow::Error {
+    match &error {
+        InspectError::WrongKind { .. } => Failure::usage(error),
+        InspectError::Open { source, .. } if is_no_path(source) => Failure::usage(error),
+        InspectError::Open { .. } | InspectError::Read { .. } => error.into(),
+    }
+}
+
+/// Whether nothing is there to open.
+pub(super) fn is_no_path(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Checks a future member of an array, or its stripe journal.
@@ -71,8 +86,9 @@ impl Vetted {
         Self { volatile: None, write_cache: false }
     }
 
-    fn volatile(reason: &str) -> Self {
-        Self { volatile: Some(reason.to_owned()), write_cache: false }
+    /// Of a cache in memory.
+    pub fn memory() -> Self {
+        Self { volatile: Some("memory of the daemon".to_owned()), write_cache: false }
     }
 
     /// A tier is empty at every start, so it must be memory.
@@ -94,6 +110,18 @@ impl Vetted {
     /// # Errors
     /// Where it would, with the ways out.
     pub fn check_cache(&self, cache: &DeviceSpec, mode: Mode, consent: Consent) -> Result<()> {
+        self.check_mode(cache, mode, consent)?;
+        if let Some(reason) = &self.volatile {
+            eprintln!("headpond: note: {cache} is volatile ({reason})");
+        }
+        Ok(())
+    }
+
+    /// The same of a mode that the cache is to have, without a note.
+    ///
+    /// # Errors
+    /// As [`Self::check_cache`].
+    pub fn check_mode(&self, cache: &DeviceSpec, mode: Mode, consent: Consent) -> Result<()> {
         let Some(reason) = &self.volatile else { return Ok(()) };
         if mode.is_write_back() && consent != Consent::Forced {
             return Err(Failure::refused(format!(
@@ -101,7 +129,6 @@ impl Vetted {
                  write-through, a persistent device, or --force"
             )));
         }
-        eprintln!("headpond: note: {cache} is volatile ({reason})");
         Ok(())
     }
 

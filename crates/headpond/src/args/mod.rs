@@ -10,5 +10,5 @@ pub use reading::ReadArgs;
 pub use simulate::{FitChoice, SimulateArgs};
 pub use volume::{
     ArrayArgs, CreateArgs, DescribeArgs, DestroyArgs, FlushArgs, FoundArgs, ImportArgs, ProbeArgs,
-    ScanArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs, StopArgs, StripingWord,
+    ScanArgs, ServeArgs, SetArgs, SetWord, StatsArgs, StatusArgs, StopArgs, StripingWord,
 };

@@ -6,9 +6,10 @@ use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
 use headpond_volume::description::HEARTBEAT_MS_DEFAULT;
-use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
+use headpond_volume::{SeqCutoff, SettingChange, SettingError, Size, parse_word};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The array that is made of new members.
 #[derive(Args)]
@@ -307,11 +308,12 @@ pub struct StatsArgs {
     pub csv: bool,
 }
 
-/// Change settings of a volume that is being served; without changes, show all settings with their
-/// values, defaults and allowed values.
+/// Change settings of a volume, while it is served or for its next start; without changes, show
+/// what each setting does, its value, its default and what it takes.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond set hv0                             # all settings\n  \
+    headpond set hv0 mode                        # what mode does, and its value\n  \
     headpond set hv0 mode=write-through\n  \
     headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
     headpond set hv0 mode=pass-through --flush\n  \
@@ -326,9 +328,9 @@ pub struct SetArgs {
     /// classes=FILE or past:RULE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode
     /// and others; of the array merge-wait-us=auto, merge-max=64M, and deadlines of its members,
     /// member-read-timeout-ms=2000, member-timeout-ms=30000, member-timeouts-max=8; and the memory
-    /// of all clients' requests, client-memory=512M.
+    /// of all clients' requests, client-memory=512M. A KEY alone is explained.
     #[arg(value_name = "KEY=VALUE")]
-    pub changes: Vec<SettingChange>,
+    pub changes: Vec<SetWord>,
     /// Write all dirty data to the array before and after the change, and wait for it; without it,
     /// dirty data is cleaned in the background.
     #[arg(long, requires = "changes")]
@@ -341,10 +343,28 @@ pub struct SetArgs {
     pub json: bool,
 }
 
+/// A change, or the key of a setting to be explained.
+#[derive(Clone, Debug)]
+pub enum SetWord {
+    Change(SettingChange),
+    Key(String),
+}
+
+impl FromStr for SetWord {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        match text.contains('=') {
+            true => text.parse().map(Self::Change),
+            false => Ok(Self::Key(text.replace('_', "-"))),
+        }
+    }
+}
+
 impl SetArgs {
     /// Whether it does nothing but print.
     pub fn is_printer(&self) -> bool {
-        self.changes.is_empty()
+        !self.changes.iter().any(|word| matches!(word, SetWord::Change(_)))
     }
 }
 

@@ -8,7 +8,7 @@ use super::analyze::write;
 use super::reading::{read_through, spare_inputs, warn_of_damage};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
-use crate::telling::print_json;
+use crate::telling::{document, print_json};
 use anyhow::Result;
 use headpond_advise::emit::{Occasion, Target, emit};
 use headpond_advise::picture::render_advice_page;
@@ -16,7 +16,7 @@ use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
     Advice, Effort, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
-use headpond_api::answers::Status;
+use headpond_api::answers::{Status, Versioned};
 use headpond_api::client::Client;
 use headpond_api::operations;
 use headpond_api::outcome::Exit;
@@ -74,7 +74,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         Some(target) => show_emitted(&advice, &situation, target, &occasion),
         None if args.json => {
             let both = json!({ "signature": signature, "advice": advice });
-            print_json(&both)?;
+            print_json(&Versioned::new(both))?;
         }
         None => print!("{}\n{}", render_signature(&signature), render_advice(&advice)),
     }
@@ -97,7 +97,7 @@ fn wish(situation: &mut Situation, args: &AdviseArgs) {
 /// Remarks that do not fit into the file go to standard error.
 fn show_emitted(advice: &Advice, situation: &Situation, target: Target, occasion: &Occasion) {
     let emission = emit(advice, situation, target, occasion);
-    print!("{}", emission.text);
+    document(&emission.text);
     for remark in emission.remarks {
         eprintln!("headpond: note: {remark}");
     }

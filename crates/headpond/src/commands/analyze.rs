@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use headpond_advise::picture::{render_page, render_reuse_page};
 use headpond_advise::render::{render_reuse, render_signature};
 use headpond_advise::{Partial, Reuse, Signature, SignatureBuilder};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_trace::{Demand, TraceReader};
 use std::fs;
@@ -63,7 +64,7 @@ pub fn show(signature: &Signature, title: &str, telling: &TellingArgs) -> Result
         write(path, &bytes)?;
     }
     if telling.json {
-        print_json(signature)?;
+        print_json(&Versioned::new(signature))?;
     } else {
         print!("{}", render_signature(signature));
     }
@@ -76,7 +77,7 @@ fn show_reuse(reuse: &Reuse, title: &str, telling: &TellingArgs) -> Result<()> {
         write(path, render_reuse_page(title, reuse).as_bytes())?;
     }
     match telling.json {
-        true => println!("{}", serde_json::to_string_pretty(reuse)?),
+        true => print_json(&Versioned::new(reuse))?,
         false => print!("{}", render_reuse(reuse)),
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::device::{
 };
 use anyhow::Result;
 use headpond_api::outcome::{Exit, Failure};
-use headpond_api::place::Places;
+use headpond_api::place::{Left, Places};
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
 use headpond_daemon::export;
 use headpond_raid::{Intent, Occupied, Striping};
@@ -192,8 +192,8 @@ fn write(
         let found = striping::find(&args.array, &devices.members, &runtime).await?;
         description.core.striping = found.striping;
         let created = Volume::create(&description, &devices, &options).await;
-        created.map_err(|error| Failure::of(error, CreateError::is_refusal))?;
-        if let Err(error) = keep(places, &description) {
+        let size = created.map_err(|error| Failure::of(error, CreateError::is_refusal))?;
+        if let Err(error) = keep(places, &description, size) {
             // The volume could not be found again.
             let erased = Volume::destroy(&description, &devices).await;
             erased.failed.iter().for_each(|error| eprintln!("headpond: not erased: {error}"));
@@ -204,10 +204,9 @@ fn write(
     })?
 }
 
-fn keep(places: &Places, description: &Description) -> Result<()> {
-    if description.cache.is_some() {
-        places.note_left(&description.name, 0)?;
-    }
+fn keep(places: &Places, description: &Description, size_bytes: u64) -> Result<()> {
+    let left = Left { dirty_bytes: Some(0), size_bytes: Some(size_bytes) };
+    places.note_left(&description.name, &left)?;
     places.save(description)
 }
 

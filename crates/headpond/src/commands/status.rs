@@ -3,6 +3,8 @@
 mod array;
 mod clients;
 mod copies;
+mod found;
+mod list;
 
 use crate::args::StatusArgs;
 use crate::telling::{print_json, word};
@@ -12,20 +14,18 @@ use array::{print_array_live, print_devices};
 use clients::print_clients;
 pub use copies::print_copies;
 use headpond_api::answers::{CacheAnswer, LoadingStatus, ServiceState, Status, Versioned};
-use headpond_api::client::Client;
-use headpond_api::operations;
-use headpond_api::outcome::{Exit, told};
+use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_cache::{
     BypassPolicy, BypassReport, BypassShare, EvictionPolicy, EvictionStats, OrderStats, ShadowStats,
 };
-use headpond_daemon::loading::{look, parts};
-use headpond_report::{Align, Table, count, size};
+use headpond_daemon::loading::parts;
+use headpond_raid::Level;
+use headpond_report::{count, size};
 use headpond_volume::{
-    Alert, AlertKind, CACHE_COPIES, CacheStatus, ClassSetting, JobKind, JobStatus, OwnerState,
-    OwnerStatus, Size,
+    Alert, CACHE_COPIES, CacheStatus, ClassSetting, JobKind, JobStatus, OwnerState, OwnerStatus,
+    Size,
 };
-use serde::Serialize;
 
 /// Shows one volume, or a line for each.
 ///
@@ -34,103 +34,26 @@ use serde::Serialize;
 pub fn run(places: &Places, args: &StatusArgs) -> Result<Exit> {
     match &args.name {
         Some(name) => one(places, name, args.json),
-        None => all(places, args.json),
+        None => list::all(places, args.json),
     }
 }
 
 fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
-    let status = status_of(places, name)?;
+    let status = found::status_of(places, name)?;
     if as_json {
         print_json(&Versioned::new(&status))?;
     } else {
         print(&status);
     }
-    // A cache full of dirty data does what it is for.
-    let is_well = status.alerts.iter().all(|alert| alert.kind == AlertKind::CacheFull);
-    Ok(if status.is_healthy() && is_well { Exit::Ok } else { Exit::Degraded })
+    Ok(match status.state {
+        ServiceState::Stopped | ServiceState::NotAnswering => Exit::NotServed,
+        ServiceState::Loading | ServiceState::Serving => exit_of(&status),
+    })
 }
 
-/// A volume in the list of all.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Listed {
-    Known(Box<Status>),
-    /// An unreachable volume does not hide the others.
-    Unknown {
-        name: String,
-        error: String,
-    },
-}
-
-fn all(places: &Places, as_json: bool) -> Result<Exit> {
-    let list = |name: String| match status_of(places, &name) {
-        Ok(status) => Listed::Known(Box::new(status)),
-        Err(error) => Listed::Unknown { name, error: told(&error) },
-    };
-    let listed: Vec<Listed> = places.names().into_iter().map(list).collect();
-    let is_known = |listed: &Listed| matches!(listed, Listed::Known(_));
-    let exit = if listed.iter().all(is_known) { Exit::Ok } else { Exit::Error };
-    if as_json {
-        print_json(&listed.iter().map(Versioned::new).collect::<Vec<_>>())?;
-        return Ok(exit);
-    }
-    if listed.is_empty() {
-        println!("no volumes; make one with `headpond create`");
-        return Ok(Exit::Ok);
-    }
-    let columns =
-        ["volume", "state", "array", "array state", "cache mode"].map(|name| (name, Align::Left));
-    let mut table = Table::new(columns);
-    for listed in &listed {
-        let Listed::Known(status) = listed else { continue };
-        let array = status.array().map_or("-".into(), |array| word(array.state));
-        let mode = status.cache.as_ref().map_or("-", |cache| cache.settings.mode.name());
-        let level = status.cores[0].level.to_string();
-        table.row([status.name.clone(), word(status.state), level, array, mode.to_owned()]);
-    }
-    print!("{}", table.render());
-    for listed in &listed {
-        if let Listed::Unknown { name, error } = listed {
-            println!("{name}: {error}");
-        }
-    }
-    Ok(exit)
-}
-
-/// From the daemon, if it runs; else from the description.
-fn status_of(places: &Places, name: &str) -> Result<Status> {
-    let description = places.load(name)?;
-    let client = Client::of(places, name)?;
-    if client.is_served() {
-        return client.call(&operations::STATUS);
-    }
-    let mut status = Status::described(&description);
-    if let Some(loading) = look(places, name) {
-        (status.state, status.loading) = (ServiceState::Loading, Some(loading));
-        return Ok(status);
-    }
-    status.alerts.extend(places.refusal(name));
-    if let Some(cache) = &mut status.cache {
-        cache.dirty_bytes = places.left_dirty_bytes(name);
-        status.warnings.extend(warning_of_left(name, cache.dirty_bytes));
-    }
-    Ok(status)
-}
-
-/// The warning before the cache device is removed.
-fn warning_of_left(name: &str, dirty: Option<u64>) -> Option<String> {
-    let write_down = format!("`headpond serve {name}` and `headpond stop {name} --flush`");
-    match dirty {
-        Some(0) => None,
-        Some(bytes) => Some(format!(
-            "the cache holds {} of dirty data: keep the device, or {write_down} first",
-            size(bytes)
-        )),
-        None => Some(format!(
-            "the cache may hold dirty data, since the volume was not shut down cleanly: keep the \
-             device, or {write_down} first"
-        )),
-    }
+/// Of the volume itself, whether it is served or not.
+fn exit_of(status: &Status) -> Exit {
+    if status.is_healthy() && status.is_well() { Exit::Ok } else { Exit::Degraded }
 }
 
 fn print(status: &Status) {
@@ -138,11 +61,16 @@ fn print(status: &Status) {
     match (status.state, &status.loading) {
         (ServiceState::Serving, _) => print_head(status),
         (_, Some(loading)) => println!("{name}: {}", tell_loading(loading)),
-        (_, None) => println!("{name}: not served; start it with `headpond serve {name}`"),
+        (ServiceState::NotAnswering, None) => println!("{name}: its daemon does not answer"),
+        (_, None) => {
+            let bytes = status.size_bytes.map(|bytes| format!("{}, ", size(bytes)));
+            let bytes = bytes.unwrap_or_default();
+            println!("{name}: {bytes}not served; start it with `headpond serve {name}`");
+        }
     }
     let first = &status.cores[0];
     match &first.array {
-        Some(array) => print_array(array),
+        Some(array) => print_array(array, status.has_array_errors()),
         None => println!("  array     {} of {} members", first.level, first.devices.len()),
     }
     print_devices(first);
@@ -212,11 +140,18 @@ pub fn print_cores(status: &Status) {
 }
 
 pub fn print_jobs(status: &Status) {
-    status.jobs.iter().for_each(|job| println!("  job       {}", describe_job(job)));
+    let told = status.jobs.iter().map(|job| describe_job(job, level_of(job, status)));
+    told.for_each(|job| println!("  job       {job}"));
 }
 
-/// The name of a job, in words.
-pub fn name_of_job(job: &JobStatus) -> String {
+/// The level of the array that a job is on.
+pub fn level_of(job: &JobStatus, status: &Status) -> Level {
+    let core = status.core(job.core.as_deref());
+    core.map_or(status.cores[0].level, |core| core.level)
+}
+
+/// The name of a job on an array of this level, in words.
+pub fn name_of_job(job: &JobStatus, level: Level) -> String {
     if job.core.as_deref() == Some(CACHE_COPIES) {
         return "resync of a cache copy".into();
     }
@@ -227,20 +162,21 @@ pub fn name_of_job(job: &JobStatus) -> String {
         JobKind::StandIn => "rebuild to distributed spare space",
         JobKind::Reshape => "reshape to more members",
         JobKind::ArrayScrub => "scrub of the array",
-        JobKind::Parity => "initial sync of the parity",
+        JobKind::Parity if level.parity() > 0 => "initial sync of the parity",
+        JobKind::Parity => "initial sync of the copies",
     };
     let core = job.core.as_ref().map(|core| format!(" of core {core}"));
     format!("{name}{}", core.unwrap_or_default())
 }
 
 /// Its progress, and the estimated time left.
-fn describe_job(job: &JobStatus) -> String {
+fn describe_job(job: &JobStatus, level: Level) -> String {
     let (done, total) = (job.done_bytes, job.total_bytes);
     let left = job.left_s.map(|left| format!(", about {left:.0} s left"));
     let percent = (done * 100).checked_div(total).unwrap_or(100);
     format!(
         "{}: {percent} %, {} of {}{}",
-        name_of_job(job),
+        name_of_job(job, level),
         size(done),
         size(total),
         left.unwrap_or_default()
@@ -275,7 +211,7 @@ fn print_cache(place: &str, cache: &CacheAnswer) {
         settings.mode.name(),
         if is_draining { " (draining)" } else { "" },
         settings.cleaning.policy,
-        word(settings.seq_cutoff.policy),
+        settings.seq_cutoff.setting(),
         word(settings.promotion.policy),
         word(settings.eviction),
         Size(line_bytes),
@@ -386,12 +322,16 @@ mod tests {
             let (done_bytes, total_bytes) = (1 << 30, 4 << 30);
             let core = core.map(str::to_owned);
             let job = JobKind::Parity;
-            describe_job(&JobStatus { job, core, done_bytes, total_bytes, elapsed_s: 10.0, left_s })
+            let job = JobStatus { job, core, done_bytes, total_bytes, elapsed_s: 10.0, left_s };
+            describe_job(&job, Level::Raid6)
         };
         let text = "initial sync of the parity: 25 %, 1 GiB of 4 GiB";
         assert_eq!(job(None, None), text);
         let of_core = text.replace("parity:", "parity of core logs:");
         assert_eq!(job(Some(30.0), Some("logs")), format!("{of_core}, about 30 s left"));
+        let (job, core, left_s) = (JobKind::Parity, None, None);
+        let job = JobStatus { job, core, done_bytes: 0, total_bytes: 1, elapsed_s: 0.0, left_s };
+        assert_eq!(name_of_job(&job, Level::Raid1), "initial sync of the copies");
     }
 
     #[test]

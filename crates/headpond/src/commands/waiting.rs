@@ -1,5 +1,6 @@
 //! Waiting for a long command with a progress bar.
 
+use crate::interrupt;
 use anyhow::{Result, anyhow};
 use headpond_api::answers::Status;
 use headpond_api::client::Client;
@@ -14,6 +15,8 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Shorter commands show no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
+const NOT_WAITED_FOR: &str =
+    "not waited for any more: the daemon continues, and `headpond status` shows the progress";
 const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
 
 /// Executes a command, and shows a progress bar until it is answered.
@@ -25,6 +28,7 @@ where
     B: Serialize + Sync,
     A: DeserializeOwned + Send,
 {
+    interrupt::exits(NOT_WAITED_FOR);
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     std::thread::scope(|scope| {
@@ -63,13 +67,14 @@ pub fn until_done(
     core: Option<&str>,
     is_to_do: impl Fn(&Status) -> bool,
 ) -> Result<Status> {
+    interrupt::exits(NOT_WAITED_FOR);
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     loop {
         let status = client.call(&operations::STATUS)?;
         let is_it = |it: &&JobStatus| jobs.contains(&it.job) && it.core.as_deref() == core;
         if let Some(job) = status.jobs.iter().find(is_it) {
-            show_job(&bar, job);
+            show_job(&bar, job, &status);
         } else if !is_to_do(&status) {
             bar.finish_and_clear();
             return Ok(status);
@@ -82,11 +87,11 @@ pub fn until_done(
 fn show(bar: &ProgressBar, status: &Status) {
     let is_waited_for =
         |job: &&JobStatus| matches!(job.job, JobKind::Cleaning | JobKind::Scrubbing);
-    status.jobs.iter().filter(is_waited_for).for_each(|job| show_job(bar, job));
+    status.jobs.iter().filter(is_waited_for).for_each(|job| show_job(bar, job, status));
 }
 
-fn show_job(bar: &ProgressBar, job: &JobStatus) {
-    bar.set_message(super::status::name_of_job(job));
+fn show_job(bar: &ProgressBar, job: &JobStatus, status: &Status) {
+    bar.set_message(super::status::name_of_job(job, super::status::level_of(job, status)));
     bar.set_length(job.total_bytes);
     bar.set_position(job.done_bytes);
 }

@@ -8,8 +8,10 @@ use super::progress::Progress;
 use super::{DemoArgs, page};
 use crate::commands::advise::{Findings, advise_for};
 use crate::commands::analyze::write;
+use crate::interrupt;
 use crate::telling::print_json;
 use anyhow::{Context, Result};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_report::shell_words;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,9 @@ pub fn run(args: &DemoArgs) -> Result<Exit> {
     if args.cache.bytes() < 16 << 20 || args.seconds == 0 {
         return Err(Failure::usage("the demo needs a cache of at least 16M and at least 1 second"));
     }
+    let note =
+        "ending after this step, and removing the demo's files; a second signal ends at once";
+    interrupt::ends(note, || ());
     let folder = Folder::make(args)?;
     let load = pick_load(args);
     let outcome = play(args, folder.path(), &*load)?;
@@ -157,7 +162,7 @@ fn pick_load(args: &DemoArgs) -> Box<dyn LoadMaker> {
 
 fn tell(args: &DemoArgs, outcome: &DemoOutcome) -> Result<()> {
     if args.json {
-        print_json(outcome)?;
+        print_json(&Versioned::new(outcome))?;
     } else {
         println!("\n{}", outcome.grid().render());
         for note in outcome.footnotes() {

@@ -1,5 +1,7 @@
 //! Progress of the demo.
 
+use crate::interrupt;
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,15 @@ impl Progress {
     }
 
     /// Runs one step and shows its progress.
-    pub fn step<T>(&mut self, what: &str, act: impl FnOnce() -> T) -> T {
+    ///
+    /// # Errors
+    /// The step's; and a signal, which ends the demo between two steps.
+    pub fn step<T>(&mut self, what: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let done = self.shown(what, act);
+        if interrupt::is_interrupted() { bail!("interrupted: {what}") } else { done }
+    }
+
+    fn shown<T>(&mut self, what: &str, act: impl FnOnce() -> T) -> T {
         self.step += 1;
         let seconds = self.begun.elapsed().as_secs();
         let label = format!(

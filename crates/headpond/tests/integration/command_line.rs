@@ -33,7 +33,9 @@ fn a_volume_lives_from_create_to_destroy() {
     assert!(user.ok(&["status", "hv0"]).contains("RAID 6"));
     let listed = user.ok(&["status"]);
     let row = listed.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
-    assert_eq!(row, ["hv0", "serving", "RAID", "6", "healthy", "write-back"], "{listed}");
+    let shown =
+        ["hv0", "serving", "93", "MiB", "RAID", "6", "healthy", "write-back", "0", "B", "0"];
+    assert_eq!(row, shown, "{listed}");
     assert!(user.ok(&["stats", "hv0"]).contains("hits"));
     for change in ["mode=fast", "colour=red", "cleaning.speed=9"] {
         let ended = user.run(&["set", "hv0", "mode=pass-through", change]);
@@ -41,7 +43,8 @@ fn a_volume_lives_from_create_to_destroy() {
     }
     user.ok(&["set", "hv0", "mode=write-around", "--flush"]);
     let shown = user.json(&["set", "hv0", "--json"]);
-    let mode = shown.as_array().unwrap().iter().find(|setting| setting["key"] == "mode").unwrap();
+    let shown = shown["settings"].as_array().unwrap();
+    let mode = shown.iter().find(|setting| setting["key"] == "mode").unwrap();
     assert_eq!((&mode["value"], &mode["default"]), (&json!("write-around"), &json!("write-back")));
     assert!(user.ok(&["set", "hv0"]).contains("write-around *"), "what differs is marked");
     user.ok(&["set", "hv0", "preset=lustre"]);
@@ -62,7 +65,7 @@ fn a_volume_lives_from_create_to_destroy() {
     assert_eq!(daemon.wait(), 0);
     assert_eq!(user.run(&["destroy", "hv0"]).code, 4, "destroy wants --yes");
     user.ok(&["destroy", "hv0", "--yes"]);
-    assert_eq!(user.run(&["status", "hv0"]).code, 1);
+    assert_eq!(user.run(&["status", "hv0"]).code, 2);
     create(&user, "hv0");
 }
 
@@ -207,13 +210,13 @@ fn usage_errors_exit_with_2() {
 fn mistakes_are_errors_that_name_the_thing_and_the_way_out() {
     let user = User::new();
     let ended = user.run(&["status", "nobody"]);
-    assert_eq!(ended.code, 1);
+    assert_eq!(ended.code, 2);
     assert!(ended.err.contains("no volume nobody") && ended.err.contains("headpond create"));
     create(&user, "hv0");
     let ended = user.run(&["stats", "hv0"]);
     assert!(ended.err.contains("headpond serve hv0"), "{}", ended.err);
     let ended = user.run(&["create", "other", "--raid", "0", "/does/not/exist"]);
-    assert_eq!(ended.code, 1);
+    assert_eq!(ended.code, 2);
     assert!(ended.err.contains("/does/not/exist"), "{}", ended.err);
     let small = user.file("small.img", 4096);
     let ended = user.run(&["create", "tiny", "--raid", "0", &small]);

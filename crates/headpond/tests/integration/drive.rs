@@ -118,7 +118,7 @@ fn what_is_no_drive_and_what_cannot_be_set_is_refused_by_name() {
     let user = User::new();
     let file = user.file("disk.img", MIB);
     let ended = user.run(&["drive", "show", &file]);
-    assert_eq!(ended.code, 1);
+    assert_eq!(ended.code, 2);
     assert!(ended.err.contains("is not a block device"), "{}", ended.err);
     let ended = user.run(&["drive", "set", &file, "read-cache=off"]);
     assert_eq!(ended.code, 2);

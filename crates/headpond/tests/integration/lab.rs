@@ -216,9 +216,8 @@ fn modes(user: &User, load: &str, sync: &str) -> String {
 }
 
 fn mode(user: &User) -> String {
-    let shown = user.json(&["set", "hv0", "--json"]);
-    let mode = shown.as_array().unwrap().iter().find(|it| it["key"] == "mode").unwrap();
-    mode["value"].as_str().unwrap().to_owned()
+    let shown = user.json(&["set", "hv0", "mode", "--json"]);
+    shown["settings"][0]["value"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -301,7 +300,7 @@ fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
         std::thread::sleep(Duration::from_millis(20));
     }
     kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
-    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(130));
     assert_eq!(mode(&user), "write-around", "after a signal");
     let bad = text.replace("\"write-back\"] }", "\"write-sideways\"] }");
     std::fs::write(&plan, format!("order = \"as-written\"\n{bad}")).unwrap();
@@ -339,7 +338,7 @@ fn what_a_hook_has_set_is_set_back_after_a_signal_and_check_shows_both_commands(
         std::thread::sleep(Duration::from_millis(20));
     }
     kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
-    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(130));
     assert_eq!(log(), "mode fast\nmode back\n");
 }
 
@@ -474,7 +473,7 @@ fn a_run_that_is_ended_by_a_signal_takes_fio_with_it_and_can_be_gone_on_with() {
         let ended = run.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(
-            ended.status.code() == Some(1) && said.contains("continue with: headpond lab resume")
+            ended.status.code() == Some(130) && said.contains("continue with: headpond lab resume")
         );
         assert_eq!(running_in(&raw), Vec::<u32>::new());
         let json = user.json(&["lab", "report", &out, "--json"]);

@@ -176,10 +176,10 @@ fn what_cannot_be_watched_is_refused() {
 fn a_volume_that_is_not_served_or_not_there_is_named() {
     let user = User::new();
     let refused = user.run(&["advise", "--live", "v"]);
-    assert!(refused.code == 1 && refused.err.contains("there is no volume v"), "{}", refused.err);
+    assert!(refused.code == 2 && refused.err.contains("there is no volume v"), "{}", refused.err);
     served(&user).kill();
     let refused = user.run(&["advise", "--live", "v"]);
-    assert!(refused.code == 1 && refused.err.contains("headpond serve v"), "{}", refused.err);
+    assert!(refused.code == 5 && refused.err.contains("headpond serve v"), "{}", refused.err);
     let told = user.ok(&["advise", "--journal", "v"]);
     assert!(told.contains("no advice on v yet"), "{told}");
     let usage = user.run(&["advise", "--live", "v", "trace.hptrace"]);

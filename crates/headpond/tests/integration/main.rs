@@ -1,6 +1,7 @@
 //! The program as its users run it; one program, so that it is linked once and all
 //! tests share the processors.
 
+mod administrator;
 mod advise;
 mod advise_input;
 mod analyze;

@@ -192,16 +192,23 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
         (vec!["grow", "v", &small], "a member of array `v` requires"),
         (vec!["re-add", "v", &story.device("1")], "belongs to v already"),
         (vec!["set-journal", "v", &story.device("1")], "belongs to v already"),
-        (vec!["rate", "v", "--min", "20M", "--max", "10M"], "lower the minimum"),
-        (vec!["replace", "v", &foreign], "`status` lists them"),
         (vec!["replace", "v", &story.device("0")], "add a device first"),
         (vec!["remove", "v", &story.device("0")], "headpond array replace"),
-        (vec!["scrub", "v", "--core", "none"], "`status` lists them"),
     ] {
         let args: Vec<&str> = std::iter::once("array").chain(args).collect();
         let refused = user.run(&args);
         assert_eq!(refused.code, 4, "{args:?}: {}", refused.err);
         assert!(refused.err.contains(text), "{args:?}: {}", refused.err);
+    }
+    for (args, text) in [
+        (["rate", "v", "--min", "20M", "--max", "10M"].to_vec(), "lower the minimum"),
+        (vec!["replace", "v", &foreign], "`status` lists them"),
+        (vec!["scrub", "v", "--core", "none"], "`status` lists them"),
+    ] {
+        let args: Vec<&str> = std::iter::once("array").chain(args).collect();
+        let wrong = user.run(&args);
+        assert_eq!(wrong.code, 2, "{args:?}: {}", wrong.err);
+        assert!(wrong.err.contains(text), "{args:?}: {}", wrong.err);
     }
     assert_eq!((story.array().event_count, story.listed()), before);
     story.end(daemon);

@@ -57,7 +57,7 @@ fn dirty_data_outlives_what_rots_on_one_copy_and_then_the_loss_of_each() {
     assert!(user.ok(&["status", "v"]).contains("2 of 2 copies in use, healthy"));
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
-    assert!(user.ok(&["status", "v"]).contains(&format!("copies: {a}, {b}")));
+    assert!(user.run(&["status", "v"]).out.contains(&format!("copies: {a}, {b}")));
     rot(&a, 0x11);
     let daemon = user.serve("v");
     (0..3).for_each(|_| qemu_io(&user, &program, "read -P 0x11 0 1M"));

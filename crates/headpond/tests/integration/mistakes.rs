@@ -107,7 +107,7 @@ fn what_could_not_be_served_is_not_created() {
     assert!(ended.err.contains("descriptions of volumes are kept"), "{}", ended.err);
     let after = devices.each_ref().map(|device| std::fs::read(device).unwrap());
     assert!(before == after, "a refusal writes nothing");
-    assert_eq!(user.run(&["status", "v"]).code, 1, "there is no such volume");
+    assert_eq!(user.run(&["status", "v"]).code, 2, "there is no such volume");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_volume_is_destroyed_though_one_of_its_devices_cannot_be_erased() {
     let notes: Vec<&str> = ended.err.lines().collect();
     assert!(notes.len() == 1 && notes[0].contains("not erased"), "{notes:?}");
     assert!(notes[0].contains(&devices[1]), "{notes:?}");
-    assert_eq!(user.run(&["status", "v"]).code, 1, "there is no such volume any more");
+    assert_eq!(user.run(&["status", "v"]).code, 2, "there is no such volume any more");
     user.file("1.img", 64 * MIB);
     let again = create(&user, &devices, &[]);
     assert_eq!(again.code, 0, "all of them are free: {}", again.err);
@@ -246,8 +246,14 @@ fn a_broken_description_hides_no_other_volume_in_the_list() {
     std::fs::write(user.path("broken.toml"), "name = ").unwrap();
     let listed = user.run(&["status"]);
     assert_eq!(listed.code, 1, "{}", listed.err);
-    assert!(listed.out.contains("stopped  RAID 5"), "{}", listed.out);
+    let row = listed.out.lines().find(|line| line.starts_with("v  ")).unwrap_or_default();
+    assert!(row.contains("stopped") && row.contains("RAID 5"), "{}", listed.out);
     assert!(listed.out.contains("broken: "), "{}", listed.out);
+    assert!(
+        listed.out.contains("broken.toml: ") && listed.out.contains("line 1"),
+        "{}",
+        listed.out
+    );
     let listed = user.run(&["status", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(listed[0]["name"], "broken");

@@ -140,7 +140,7 @@ fn whatever_is_wrong_with_a_request_its_answer_has_one_shape() {
         (head("POST /v1/flush", &json(18)) + r#"{"pace":"quickly"}"#, "400"),
         (head("POST /v1/settings", &json(19)) + r#"{"changes":["no=1"]"#, "400"),
         (head("POST /v1/flush", &json(5)) + "{", "408"),
-        (head("POST /v1/array/re-add", &json(23)) + r#"{"device":"/not/there"}"#, "500"),
+        (head("POST /v1/array/re-add", &json(23)) + r#"{"device":"/not/there"}"#, "400"),
     ] {
         let shown = request[..request.len().min(80)].to_owned();
         let answer = answer_to(&user.path("v.control"), &request);
@@ -194,7 +194,7 @@ fn a_hangup_changes_nothing_and_a_termination_stops_in_order() {
     assert!(user.ok(&["status", "v"]).contains("healthy"));
     signal("-TERM", daemon.id());
     assert_eq!(daemon.wait(), 0);
-    assert_eq!(user.run(&["stop", "v"]).code, 1, "it is not served");
+    assert_eq!(user.run(&["stop", "v"]).code, 5, "it is not served");
 }
 
 /// A memory file system of 20 MB, while this lives.

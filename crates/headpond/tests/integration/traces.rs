@@ -84,9 +84,9 @@ fn a_trace_without_operations_has_stats_and_tells_its_reuse_alone() {
 fn the_kernels_tracer_is_asked_of_block_devices_only() {
     let (user, file) = user_with("image", "no device");
     let ended = user.run(&["trace", "record", &file]);
-    assert!(ended.code == 1 && ended.err.contains("is not a block device"), "{}", ended.err);
+    assert!(ended.code == 2 && ended.err.contains("is not a block device"), "{}", ended.err);
     let ended = user.run(&["trace", "record", "/dev/no-such-device"]);
-    assert!(ended.code == 1 && ended.err.contains("/dev/no-such-device"), "{}", ended.err);
+    assert!(ended.code == 2 && ended.err.contains("/dev/no-such-device"), "{}", ended.err);
 }
 
 /// A `blktrace` that has traced what is in a file.

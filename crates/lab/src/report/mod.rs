@@ -16,11 +16,13 @@ use serde_json::{Value, json};
 /// Everything in figures.
 pub fn json(results: &Results) -> Value {
     let cells = results.cells.iter().map(|cell| {
+        let settings = cell.cell.settings.iter();
+        let settings = settings.map(|(name, value)| json!({ "name": name, "value": value }));
         json!({
             "cell": cell.cell.number,
             "title": cell.cell.title(&results.plan),
             "target": results.plan.targets[cell.cell.target].name,
-            "settings": cell.cell.settings,
+            "settings": settings.collect::<Vec<_>>(),
             "load": cell.cell.load,
             "ending": cell.ending,
             "summary": cell.summary(&results.plan),

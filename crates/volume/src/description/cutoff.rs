@@ -30,6 +30,9 @@ pub struct SeqCutoff {
     /// Contiguous requests after which random requests no longer displace a stream that is shorter
     /// than the threshold.
     pub promotion_count: u32,
+    /// Whether it was set as a size, which stands for `always` with that threshold.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_size: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -45,18 +48,19 @@ struct Table {
     policy: String,
     threshold: Size,
     promotion_count: u32,
+    by_size: bool,
 }
 
 impl Default for Table {
     fn default() -> Self {
         let SeqCutoff { threshold, promotion_count, .. } = SeqCutoff::default();
-        Self { policy: "full".into(), threshold, promotion_count }
+        Self { policy: "full".into(), threshold, promotion_count, by_size: false }
     }
 }
 
 impl Default for SeqCutoff {
     fn default() -> Self {
-        Self { policy: CutoffPolicy::Full, threshold: Size(1 << 20), promotion_count: 8 }
+        Self { policy: CutoffPolicy::Full, ..Self::NEVER }
     }
 }
 
@@ -69,12 +73,29 @@ pub(crate) struct StreamPromotion {
 }
 
 impl SeqCutoff {
-    pub const NEVER: Self =
-        Self { policy: CutoffPolicy::Never, threshold: Size(1 << 20), promotion_count: 8 };
+    pub const NEVER: Self = Self {
+        policy: CutoffPolicy::Never,
+        threshold: Size(1 << 20),
+        promotion_count: 8,
+        by_size: false,
+    };
 
     /// Whatever the filling of the cache is.
     pub fn always(threshold: Size) -> Self {
         Self { policy: CutoffPolicy::Always, threshold, ..Self::NEVER }
+    }
+
+    /// The value of the setting, as it was set.
+    pub fn setting(&self) -> String {
+        match self.by_size {
+            true => self.threshold.to_string(),
+            false => self.word().to_owned(),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        let found = POLICIES.iter().find(|(_, policy)| *policy == self.policy);
+        found.expect("every policy has a name").0
     }
 
     pub(crate) fn stream_promotion(&self) -> StreamPromotion {
@@ -96,11 +117,12 @@ impl SeqCutoff {
     /// The same with another policy, by its word or by a size.
     fn with_word(self, word: &str) -> Result<Self, String> {
         if let Some((_, policy)) = POLICIES.iter().find(|(name, _)| *name == word) {
-            return Ok(Self { policy: *policy, ..self });
+            let by_size = self.by_size && *policy == CutoffPolicy::Always;
+            return Ok(Self { policy: *policy, by_size, ..self });
         }
         let known = "it is one of: always, full, never, or a size such as 1M, which is always";
         let threshold = word.parse::<Size>().map_err(|_| known.to_owned())?;
-        Self { policy: CutoffPolicy::Always, threshold, ..self }.checked()
+        Self { policy: CutoffPolicy::Always, threshold, by_size: true, ..self }.checked()
     }
 }
 
@@ -110,8 +132,9 @@ impl TryFrom<Form> for SeqCutoff {
     fn try_from(form: Form) -> Result<Self, String> {
         match form {
             Form::Word(word) => word.parse(),
-            Form::Table(Table { policy, threshold, promotion_count }) => {
-                let plain = Self { policy: CutoffPolicy::Full, threshold, promotion_count };
+            Form::Table(Table { policy, threshold, promotion_count, by_size }) => {
+                let plain =
+                    Self { policy: CutoffPolicy::Full, threshold, promotion_count, by_size };
                 plain.checked()?.with_word(&policy)
             }
         }
@@ -128,11 +151,9 @@ impl FromStr for SeqCutoff {
 
 impl fmt::Display for SeqCutoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = POLICIES.iter().find(|(_, policy)| *policy == self.policy);
-        let (name, _) = found.expect("every policy has a name");
         match self.policy {
-            CutoffPolicy::Never => f.write_str(name),
-            _ => write!(f, "{name} after {}", self.threshold),
+            CutoffPolicy::Never => f.write_str(self.word()),
+            _ => write!(f, "{} after {}", self.word(), self.threshold),
         }
     }
 }
@@ -150,9 +171,11 @@ mod tests {
     fn a_word_a_size_and_a_table_say_the_same() {
         assert_eq!(read("\"never\""), Ok(SeqCutoff::NEVER));
         assert_eq!(read("\"full\""), Ok(SeqCutoff::default()));
-        let table = "{ policy = \"always\", threshold = \"2M\" }";
+        let table = "{ policy = \"always\", threshold = \"2M\", by_size = true }";
         assert_eq!(read(table), read("\"2M\""));
-        assert_eq!(read("{ policy = \"2M\" }"), Ok(SeqCutoff::always(Size(2 << 20))));
+        assert_eq!(read("{ policy = \"2M\" }"), read("\"2M\""));
+        let by_word = read("{ policy = \"always\", threshold = \"2M\" }");
+        assert_eq!(by_word, Ok(SeqCutoff::always(Size(2 << 20))));
         let odd = SeqCutoff { promotion_count: 3, ..SeqCutoff::always(Size(4096)) };
         let written = toml::to_string(&odd).unwrap();
         assert_eq!(toml::from_str::<SeqCutoff>(&written).unwrap(), odd, "{written}");

@@ -3,6 +3,7 @@
 //! The superblocks on the devices are the truth about what is on them; the description names the
 //! devices to look at, the exports and the settings to start with.
 
+pub(crate) mod change;
 pub(crate) mod class_setting;
 pub(crate) mod cutoff;
 pub(crate) mod readahead;
@@ -103,8 +104,7 @@ pub struct CoreDescription {
     /// Whether the members have an intent bitmap.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub intent: bool,
-    /// Whether the members have space for checksums of blocks that a scrub verified; fixed at
-    /// create.
+    /// Whether the members have space for checksums of verified blocks; fixed at create.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrity: bool,
     /// In any order: the superblocks have the roles.
@@ -154,7 +154,7 @@ pub struct FurtherCoreDescription {
     pub core: CoreDescription,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExportDescription {
     /// `unix:PATH` or `tcp:HOST:PORT`.

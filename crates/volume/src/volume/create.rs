@@ -17,7 +17,8 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 impl Volume {
-    /// Writes the superblocks of a new volume. A power cut leaves no volume or a complete one.
+    /// Writes the superblocks of a new volume, and returns its size in bytes. A power cut leaves no
+    /// volume or a complete one.
     ///
     /// # Errors
     /// Refusals before anything is written; later those of the devices, whose superblocks are
@@ -26,7 +27,7 @@ impl Volume {
         description: &Description,
         devices: &Devices,
         options: &CreateOptions,
-    ) -> Result<(), CreateError> {
+    ) -> Result<u64, CreateError> {
         let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
         let has_cache = devices.cache.as_ref().is_some_and(lasts) || !devices.copies.is_empty();
         let owner = has_cache.then_some(options.cache);
@@ -79,7 +80,7 @@ impl Volume {
             // The labels written are useless without the rest. A device that fails keeps its label.
             Self::destroy(description, devices).await;
         }
-        made
+        made.map(|()| arrays[0].1.size_bytes)
     }
 
     /// Erases the superblocks of the volume; devices that do not belong to it are left alone, and

@@ -3,6 +3,8 @@
 //! A past event, such as a device error, is reported until the statistics are reset; a present
 //! condition for as long as it holds.
 
+mod array_writes;
+mod daemon;
 mod fallback;
 mod member_errors;
 mod memory;
@@ -15,6 +17,7 @@ use crate::assembly::ownership::{OwnerState, OwnerStatus};
 use crate::description::settings::CacheSettings;
 use crate::volume::flushed_positions::Broken;
 use crate::watch::status::{CacheStatus, MirrorStatus};
+pub(crate) use array_writes::of_writes;
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
@@ -52,6 +55,10 @@ pub enum AlertKind {
     StartRefused,
     /// The start waits for devices that are missing.
     DevicesMissing,
+    /// Its daemon ended without a stop.
+    DaemonEnded,
+    /// Its daemon does not answer.
+    DaemonSilent,
     /// Another host has taken over: nothing is read or written here any more.
     OwnershipLost,
     /// The cache lost flushed data: the volume takes no writes until that is accepted.
@@ -84,6 +91,16 @@ pub enum AlertKind {
     MemoryShort,
     /// The dirty limit is reached.
     CacheFull,
+}
+
+impl Alert {
+    /// Whether it tells of an array or its members that failed at something.
+    pub fn is_of_array_errors(&self) -> bool {
+        matches!(
+            self.kind,
+            AlertKind::LostBlocks | AlertKind::ArrayWriteErrors | AlertKind::MemberErrors
+        )
+    }
 }
 
 impl fmt::Display for Alert {
@@ -191,26 +208,6 @@ pub(crate) fn of_cache(
     alerts.extend(full(place, cache, settings.cleaning.policy));
     alerts.sort_by_key(|alert| alert.kind);
     alerts
-}
-
-/// The condition of an array on which writes failed; `core` names it where there are several.
-pub(crate) fn of_writes(
-    volume: &str,
-    core: Option<&str>,
-    cache: &CacheStatus,
-    errors: &ErrorStats,
-) -> Option<Alert> {
-    let failed = errors.core_write + errors.core_flush;
-    let array = core.map_or("the array".into(), |core| format!("the array of core {core}"));
-    (failed > 0).then(|| Alert {
-        kind: AlertKind::ArrayWriteErrors,
-        cause: format!("{failed} writes or flushes of {array} failed"),
-        at_risk: Risk::of_dirty(cache),
-        action: format!(
-            "check its members with `headpond status {volume}`; then {} shows whether writes succeed now",
-            CacheRole::cache(volume).flush()
-        ),
-    })
 }
 
 /// The condition of a volume that another host has taken over.

@@ -197,12 +197,13 @@ impl Volume {
         if cores.is_single() {
             let mut errors = ErrorStats::default();
             slices.iter().for_each(|slice| errors += slice.counters.errors);
-            return alerts::of_writes(&volume, None, status, &errors).into_iter().collect();
+            let array = cores.first().array.status();
+            return alerts::of_writes(&volume, None, status, &errors, &array).into_iter().collect();
         }
         let alert = |(core, failed_flushes): (&Rc<Core>, u64)| {
             let mut errors = stats_of(core.id, &slices).unwrap_or_default().errors;
             errors.core_flush = failed_flushes;
-            alerts::of_writes(&volume, Some(&core.name), status, &errors)
+            alerts::of_writes(&volume, Some(&core.name), status, &errors, &core.array.status())
         };
         let each = cores.iter().map(|(core, _)| core).zip(cores.failed_flushes());
         each.filter_map(alert).collect()
@@ -373,7 +374,8 @@ impl Core {
             return Some(format!("the initial sync waits for all members to be active; {RISK}"));
         };
         let percent = progress.stripes_done * 100 / progress.stripes.max(1);
-        Some(format!("initial sync of the parity, {percent} % done; {RISK}"))
+        let what = if array.level.parity() > 0 { "the parity" } else { "the copies" };
+        Some(format!("initial sync of {what}, {percent} % done; {RISK}"))
     }
 }
 

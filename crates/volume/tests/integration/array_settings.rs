@@ -9,7 +9,8 @@ use headpond_cache::Mode;
 use headpond_raid::{ArrayState, Level};
 use headpond_sim::run;
 use headpond_volume::{
-    AlertKind, ChangeMembersError, CoreDescription, Description, Devices, SetError, Volume,
+    AlertKind, ChangeMembersError, CoreDescription, Description, Devices, SetError, SettingsError,
+    Volume,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,8 +62,14 @@ fn merging_is_set_on_a_live_volume_and_kept_in_its_description() {
         assert_eq!(merged(&volume).await, 1, "the third joins the second");
         set(&volume, "merge-wait-us=off").await.unwrap();
         assert_eq!(merged(&volume).await, 0);
-        assert!(matches!(set(&volume, "merge-wait-us=soon").await, Err(SetError::Setting(_))));
-        assert!(matches!(set(&volume, "mode=write-through").await, Err(SetError::NoCache { .. })));
+        assert!(matches!(
+            set(&volume, "merge-wait-us=soon").await,
+            Err(SetError::Settings(SettingsError::Setting(_)))
+        ));
+        assert!(matches!(
+            set(&volume, "mode=write-through").await,
+            Err(SetError::Settings(SettingsError::NoCache { .. }))
+        ));
         let kept = volume.description();
         assert!(kept.to_toml().contains("[array]\nmerge_wait_us = \"off\""), "{}", kept.to_toml());
         volume.stop().await.unwrap();

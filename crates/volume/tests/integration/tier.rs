@@ -11,7 +11,7 @@ use headpond_raid::Occupied;
 use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run, run_until_cut};
 use headpond_volume::{
     AlertKind, AttachError, CacheDescription, Description, DetachError, Devices, Dirty, SetError,
-    Size, TierDescription, TierSettings, Volume,
+    SettingsError, Size, TierDescription, TierSettings, Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
@@ -194,7 +194,10 @@ fn each_tier_has_its_own_mode_and_refuses_what_it_cannot_be() {
         volume.detach_tier(Dirty::Refuse).await.unwrap();
         assert!(volume.status().tier.is_none() && volume.description().tier.is_none());
         assert!(matches!(volume.detach_tier(Dirty::Refuse).await, Err(DetachError::NoTier { .. })));
-        assert!(matches!(set("tier.mode=write-around").await, Err(SetError::NoTier { .. })));
+        assert!(matches!(
+            set("tier.mode=write-around").await,
+            Err(SetError::Settings(SettingsError::NoTier { .. }))
+        ));
         let flash: Rc<dyn BlockDevice> = Rc::new(RamDevice::with_geometry(
             "flash",
             Geometry { stability: Stability::Flushable, ..Geometry::of_size(16 * MIB) },

@@ -1,8 +1,9 @@
 //! What was advised and set on a volume while it was served: one JSON object a line.
 
-use crate::telling::print_json;
+use crate::telling::{document, print_json};
 use anyhow::{Context, Result};
 use headpond_advise::live::Event;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_daemon::wall_clock::utc;
@@ -64,7 +65,7 @@ impl Journal {
         let written = writeln!(self.file, "{line}").and_then(|()| self.file.sync_data());
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
         if self.as_json {
-            println!("{line}");
+            document(&(serde_json::to_string(&Versioned::new(&entry))? + "\n"));
         } else {
             println!("{}", told(&entry));
         }
@@ -96,7 +97,7 @@ pub fn show(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
     places.load(name)?;
     let entries = read(&places.journal(name))?;
     if as_json {
-        print_json(&entries)?;
+        print_json(&entries.iter().map(Versioned::new).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
     if entries.is_empty() {

@@ -12,6 +12,7 @@ use super::machine::served;
 use super::{advise, wish};
 use crate::args::AdviseArgs;
 use crate::commands::simulate::progress::simulate_shown;
+use crate::interrupt;
 use anyhow::{Context, Result};
 use headpond_advise::advice::shadow;
 use headpond_advise::live::{Event, Look, Orders, Proposal, Served, Watch, Weakening, weakens};
@@ -29,8 +30,8 @@ use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::{CacheStatus, Description, SettingChange, ShownSetting};
 use headpond_whatif::Stack;
 use std::io::ErrorKind;
+use std::sync::mpsc::channel;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Limits of a sample. Twenty thousand requests a minute are less than 1 % of a busy volume's, and
 /// ten seconds a sixth of the minute of an idle one.
@@ -54,11 +55,12 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
     volume.take_back_what_was_left()?;
     let full = REQUESTS_MAX as usize;
     let mut watch = Watch::new(Orders { goal: args.goal, apply: args.live.apply, full });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut ends = {
-        let _entered = runtime.enter();
-        Ends::new()?
-    };
+    let (end, asked_to_end) = channel();
+    let note = "ending: a setting on trial is set back; a second signal does not wait for that";
+    interrupt::ends(note, move || {
+        // The receiver may be gone.
+        let _ = end.send(());
+    });
     let mut go_on = || -> Result<()> {
         for taken in 1.. {
             if args.live.looks.is_some_and(|looks| looks < taken) {
@@ -69,7 +71,7 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
             // An interrupt takes effect at the end of the search.
             let is_last = args.live.looks == Some(taken);
             let pause = Duration::from_secs(if is_last { 0 } else { args.live.every });
-            if crate::telling::is_unheard() || runtime.block_on(ends.come_within(pause)) {
+            if crate::telling::is_unheard() || asked_to_end.recv_timeout(pause).is_ok() {
                 break;
             }
         }
@@ -98,30 +100,6 @@ fn check(name: &str, args: &AdviseArgs, status: &Status) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Signals that end a watch.
-struct Ends([Signal; 3]);
-
-impl Ends {
-    fn new() -> Result<Self> {
-        Ok(Self([
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn come_within(&mut self, pause: Duration) -> bool {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            biased;
-            _ = interrupt.recv() => true,
-            _ = terminate.recv() => true,
-            _ = hangup.recv() => true,
-            () = tokio::time::sleep(pause) => false,
-        }
-    }
 }
 
 struct LiveVolume<'a> {

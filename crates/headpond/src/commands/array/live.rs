@@ -356,7 +356,10 @@ impl OfArgs {
                 println!("{}: {done}", self.volume);
                 match (&status.cache, self.array(status)) {
                     (Some(cache), _) if self.cache => status::print_copies(cache),
-                    (_, array) => array.into_iter().for_each(status::print_array),
+                    (_, array) => {
+                        let has_errors = status.has_array_errors();
+                        array.into_iter().for_each(|it| status::print_array(it, has_errors));
+                    }
                 }
                 status::print_jobs(status);
             }

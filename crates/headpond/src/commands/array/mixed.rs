@@ -4,6 +4,7 @@
 use super::args::PlanArgs;
 use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_raid::Level;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
@@ -33,7 +34,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit> {
     let all = outlooks(&members, strip_bytes).map_err(Failure::usage)?;
     if args.json {
         let told = json!({ "members": members, "strip_bytes": strip_bytes, "striping": all });
-        print_json(&told)?;
+        print_json(&Versioned::new(told))?;
     } else {
         print!("{}", text(&members, &all));
     }

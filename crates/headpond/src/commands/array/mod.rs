@@ -16,6 +16,7 @@ use super::simulate::carry_out;
 use crate::telling::print_json;
 use anyhow::{Context, Result};
 use args::PlanArgs;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_raid::{Level, Spread};
@@ -112,7 +113,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     }
     if args.json {
         let all = json!({ "drive": drive, "assumptions": given, "arrays": arrays });
-        print_json(&all)?;
+        print_json(&Versioned::new(all))?;
     } else {
         print!("{}", report::text(&drive, &given, &arrays));
     }
@@ -261,7 +262,7 @@ fn run_reference(folder: &Path, args: &PlanArgs) -> Result<Exit> {
         }
     }
     if args.json {
-        print_json(&cells)?;
+        print_json(&cells.iter().map(Versioned::new).collect::<Vec<_>>())?;
     } else {
         print!("{}", report::reference(&cells));
     }

@@ -53,12 +53,12 @@ pub fn tables(arrays: &[Planned]) -> Vec<(&'static str, Table)> {
 pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
     let mut notes = format!(
         "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge. With few in flight that is \
-         a bound: drives wait\nfor each other, and partial stripes need reads (--simulate).\n\
+         a bound: drives wait for each other, and partial stripes need reads (--simulate).\n\
          rebuilding: at the minimum rate of {}/s it takes {} of the drives' time, and more where \
-         that hardly changes latency\n(simulated: at the default rates). A drive is replaced after \
+         that hardly changes latency (simulated: at the default rates). A drive is replaced after \
          {:.0} h; a rebuild to distributed spares starts immediately.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
-         cannot be read;\nit compares layouts and is no prediction (docs/array-plan.md).\n",
+         cannot be read; it compares layouts and is no prediction (docs/array-plan.md).\n",
         size(given.pace.min.bytes()),
         percent(given.rebuild_share(drive)),
         given.replace_hours,

@@ -2,9 +2,10 @@
 
 mod trial;
 
-use crate::telling::print_json;
+use crate::telling::{document, print_json};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_cache::classes::{
     Class, ClassError, Classes, OneRule, Priority, Rule, UnknowableRule, Unknown,
@@ -111,7 +112,7 @@ pub fn run(command: &ClassCommand) -> Result<Exit> {
 fn check(args: &CheckArgs) -> Result<Exit> {
     let classes = load(&args.file, args.strictness.unknown())?;
     if args.json {
-        let all: Vec<_> = classes.iter().map(as_json).collect();
+        let all: Vec<_> = classes.iter().map(as_json).map(Versioned::new).collect();
         print_json(&all)?;
         return Ok(Exit::Ok);
     }
@@ -132,7 +133,7 @@ fn import(args: &ImportArgs) -> Result<Exit> {
     let read = Classes::from_csv(&text_of(&args.file)?, args.strictness.unknown());
     let text = told(&args.file, read)?.to_toml();
     match &args.output {
-        None => print!("{text}"),
+        None => document(&text),
         Some(path) => write_new(path, &text)?,
     }
     Ok(Exit::Ok)

@@ -3,6 +3,7 @@
 use super::{TestArgs, load};
 use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::Exit;
 use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule};
 use headpond_report::{Align, Table, count, percent, size};
@@ -42,7 +43,7 @@ pub fn run(args: &TestArgs) -> Result<Exit> {
         if args.requests {
             answer["requests"] = listed.into();
         }
-        print_json(&answer)?;
+        print_json(&Versioned::new(answer))?;
     } else {
         trial.print(&classes);
     }

@@ -7,8 +7,11 @@ mod show;
 pub use args::DriveCommand;
 
 use anyhow::Result;
-use headpond_api::outcome::Exit;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
+use headpond_drive::{Drive, FindError};
+use std::io::ErrorKind;
+use std::path::Path;
 
 /// Runs the command.
 ///
@@ -20,4 +23,12 @@ pub fn run(places: &Places, command: &DriveCommand) -> Result<Exit> {
         DriveCommand::Set(args) => set::set(places, args),
         DriveCommand::Restore(args) => set::restore(places, args),
     }
+}
+
+/// The drive of this name; a path of no drive is a mistake in the command.
+fn drive(path: &Path) -> Result<Drive> {
+    Drive::find(path).map_err(|error| match &error {
+        FindError::Open { source, .. } if source.kind() != ErrorKind::NotFound => error.into(),
+        _ => Failure::usage(error),
+    })
 }

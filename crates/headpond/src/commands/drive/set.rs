@@ -22,7 +22,7 @@ struct Before {
 
 /// Sets a drive.
 pub fn set(places: &Places, args: &DriveSetArgs) -> Result<Exit> {
-    let drive = Drive::find(&args.device)?;
+    let drive = super::drive(&args.device)?;
     let control = drive.cache_control()?;
     let (to, lasting) = (args.change.0, args.lasting());
     let hook = args.hook.clone().map(|hook| (hook, args.hook_values.clone()));
@@ -64,7 +64,7 @@ fn remember(places: &Places, identity: &str, first: Option<&Before>) -> Result<(
 
 /// Restores a drive's state before it was first set.
 pub fn restore(places: &Places, args: &RestoreArgs) -> Result<Exit> {
-    let drive = Drive::find(&args.device)?;
+    let drive = super::drive(&args.device)?;
     let identity = drive.identity();
     let Some(before) = places.drive_before::<Before>(&identity)? else {
         bail!(

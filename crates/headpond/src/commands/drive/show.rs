@@ -1,15 +1,17 @@
 //! `headpond drive show`.
 
 use super::args::ShowArgs;
+use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::Exit;
-use headpond_drive::{CacheState, Drive, Fact, Facts, KernelFacts, OwnFacts};
+use headpond_drive::{CacheState, Fact, Facts, KernelFacts, OwnFacts};
 use headpond_report::{Align, Table};
 
 pub fn run(args: &ShowArgs) -> Result<Exit> {
-    let facts = Facts::of(&Drive::find(&args.device)?);
+    let facts = Facts::of(&super::drive(&args.device)?);
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&facts)?),
+        true => print_json(&Versioned::new(&facts))?,
         false => print!("{}", text(&facts)),
     }
     Ok(Exit::Ok)

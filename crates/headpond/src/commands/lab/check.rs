@@ -4,6 +4,7 @@ use super::consent;
 use super::surroundings::Served;
 use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_lab::{
     Estimate, FILL_MB_PER_S, Kind, ModelTime, Plan, Sweep, check_fio, check_places, check_settings,
@@ -18,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 /// # Errors
 /// If the plan or a target cannot be read.
 pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
-    check_places(plan)?;
+    check_places(plan).map_err(consent::wrong_place)?;
     check_settings(plan, served)?;
     let estimate = estimate(plan, &BTreeSet::new());
     let models = model_time(plan, &BTreeSet::new())?;
@@ -43,7 +44,7 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
             "overwrites": overwritten,
             "refused_because": refusals,
         });
-        print_json(&said)?;
+        print_json(&Versioned::new(said))?;
         return Ok(Exit::Ok);
     }
     print_targets(plan);

@@ -3,6 +3,7 @@
 use super::args::CompareArgs;
 use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_lab::{Compared, Results, compare};
 use headpond_report::{Align, Table, duration, factor, number};
@@ -22,7 +23,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
         )));
     }
     if args.json {
-        print_json(&compared)?;
+        print_json(&compared.iter().map(Versioned::new).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
     let left = [("cell", Align::Left)];

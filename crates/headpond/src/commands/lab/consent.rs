@@ -4,7 +4,8 @@ use super::surroundings::Served;
 use crate::device::{Consent, DeviceSpec, Export, vet};
 use anyhow::Result;
 use headpond_api::outcome::Failure;
-use headpond_lab::{Kind, Plan, Surroundings, Target, check_places};
+use headpond_lab::{Kind, PlaceError, Plan, Surroundings, Target, check_places};
+use std::io::ErrorKind;
 
 /// The places of the targets that a plan writes to.
 pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
@@ -24,7 +25,7 @@ pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
 /// A refusal; nothing was changed.
 pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()> {
     let places: Vec<_> = overwritten(plan).collect();
-    check_places(plan)?;
+    check_places(plan).map_err(wrong_place)?;
     let allowed: Vec<_> = allowed.iter().map(|word| named(word, &places)).collect();
     let missing: Vec<_> = places.iter().filter(|place| !allowed.contains(place)).collect();
     if let [place, ..] = missing[..] {
@@ -40,6 +41,15 @@ pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()>
         )));
     }
     plan.targets.iter().flat_map(Target::each).try_for_each(|it| contents(plan, &it, served))
+}
+
+/// A place that is not what the plan takes it for is a mistake in the command, unless it cannot be
+/// looked at.
+pub fn wrong_place(error: PlaceError) -> anyhow::Error {
+    match &error {
+        PlaceError::Io { error: cause, .. } if cause.kind() != ErrorKind::NotFound => error.into(),
+        _ => Failure::usage(error),
+    }
 }
 
 /// A place as the plan has it: paths are whole there.

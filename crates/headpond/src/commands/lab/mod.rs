@@ -4,14 +4,16 @@ mod args;
 mod check;
 mod compare;
 mod consent;
-mod interrupt;
 mod progress;
 mod surroundings;
 
 pub use args::LabCommand;
 
+use crate::interrupt;
+use crate::telling::{document, print_json};
 use anyhow::{Context, Result, anyhow};
 use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_lab::{Course, Folder, Plan, Results, Surroundings, Target, builtin, report};
@@ -41,7 +43,7 @@ pub fn run(places: &Places, command: &LabCommand) -> Result<Exit> {
 
 fn plans(args: &PlansArgs) -> Result<Exit> {
     if let Some(name) = &args.name {
-        print!("{}", builtin::text(name).ok_or_else(|| unknown(name))?);
+        document(builtin::text(name).ok_or_else(|| unknown(name))?);
         return Ok(Exit::Ok);
     }
     let columns = ["plan", "question", "cells"];
@@ -78,7 +80,7 @@ fn plan(args: &PlanArgs, served: &Served<'_>) -> Result<Plan> {
     let setting_of =
         |target: &Target, name: &str| served.setting_of(target.volume.as_ref()?, name).ok();
     let targets = at_once(args.target.iter().map(set))?;
-    let (plan, left_out) = plan.with_targets(targets, &setting_of)?;
+    let (plan, left_out) = plan.with_targets(targets, &setting_of).map_err(Failure::usage)?;
     if !left_out.is_empty() {
         eprintln!(
             "headpond: note: {} is not set: it cannot be changed there (--set COMMAND, where a \
@@ -159,7 +161,9 @@ fn carry_out(
     (folder, allowed): (&Path, &[String]),
     shown: &ShownArgs,
 ) -> Result<Exit> {
-    interrupt::ends(course.stop())?;
+    let stop = course.stop();
+    let note = "ending; a second signal does not wait for the round under way";
+    interrupt::ends(note, move || stop.ask());
     let mut bar = Bar::new(plan, course.left());
     let outcome = course.run(&mut bar);
     bar.end();
@@ -186,7 +190,7 @@ fn show(results: &Results, shown: &ShownArgs) -> Result<Exit> {
         write(path, report::csv(results))?;
     }
     match shown.json {
-        true => println!("{}", serde_json::to_string_pretty(&report::json(results))?),
+        true => print_json(&Versioned::new(report::json(results)))?,
         false => print!("{}", report::text(results)),
     }
     Ok(Exit::Ok)

@@ -1,8 +1,9 @@
 //! `headpond model list` and `show`.
 
 use super::args::{ListArgs, ShowArgs};
-use crate::telling::print_json;
+use crate::telling::{document, print_json};
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_report::{Align, Table, size};
 use headpond_sim::{CatalogueError, Model, catalogue};
@@ -17,12 +18,12 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
     let models = models?;
     if args.json {
         let entry = |model: &Model| {
-            json!({
+            Versioned::new(json!({
                 "name": model.name(),
                 "kind": model.kind(),
                 "description": model.description(),
                 "capacity_bytes": model.capacity_bytes(),
-            })
+            }))
         };
         let entries: Vec<_> = models.iter().map(entry).collect();
         print_json(&entries)?;
@@ -50,6 +51,6 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
 /// If there is no such model, or the file is invalid.
 pub fn show(args: &ShowArgs) -> Result<Exit> {
     models::load(&args.name).map_err(Failure::usage)?;
-    print!("{}", models::text(&args.name).map_err(Failure::usage)?);
+    document(&models::text(&args.name).map_err(Failure::usage)?);
     Ok(Exit::Ok)
 }

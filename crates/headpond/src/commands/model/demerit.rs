@@ -4,6 +4,7 @@ use super::args::DemeritArgs;
 use super::files::{DriveFiles, read_text};
 use crate::telling::print_json;
 use anyhow::{Context, Result, bail};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::Exit;
 use headpond_report::{Align, Table, count};
 use headpond_sim::demerit::{Comparison, Measured, Row, parse_line, replay};
@@ -29,7 +30,7 @@ pub fn run(args: &DemeritArgs) -> Result<Exit> {
     let comparison = Comparison::of(&pairs);
     let drive = &model.parameters().name;
     if args.json {
-        print_json(&report(drive, args, &comparison, &notes))?;
+        print_json(&Versioned::new(report(drive, args, &comparison, &notes)))?;
     } else {
         println!("{drive}, {}\n", model.parameters().description);
         print!("{}", table(&comparison).render());

@@ -1,9 +1,10 @@
 //! `headpond model fit`.
 
 use super::args::{FitArgs, FitKind};
-use crate::device::{Consent, DeviceSpec, Opener, vet};
-use crate::telling::print_json;
+use crate::device::{Consent, DeviceSpec, Opener, not_opened, vet};
+use crate::telling::{document, print_json};
 use anyhow::{Context, Result};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BlockDevice, BufferPool, PoolConfig};
 use headpond_uring::{Access, FileDevice, FileOptions, Ownership, RingConfig, run_with_pool};
@@ -31,11 +32,11 @@ pub fn run(args: &FitArgs) -> Result<Exit> {
     }
     if args.json {
         let report = json!({ "measured": measured, "model": text });
-        print_json(&report)?;
+        print_json(&Versioned::new(report))?;
     } else if let Some(path) = &args.output {
         println!("{}: a model of {spec}", path.display());
     } else {
-        print!("{text}");
+        document(&text);
     }
     Ok(Exit::Ok)
 }
@@ -52,7 +53,8 @@ fn carry_out(args: &FitArgs, spec: &DeviceSpec) -> Result<Measured> {
             // A reader needs no lock.
             (DeviceSpec::Path(path), false) => {
                 let options = FileOptions::new(path).access(Access::ReadOnly);
-                Rc::new(FileDevice::open(&ring, &options.ownership(Ownership::Shared))?)
+                let options = options.ownership(Ownership::Shared);
+                Rc::new(FileDevice::open(&ring, &options).map_err(not_opened)?)
             }
             _ => Opener::new(ring, runtime.clone()).open(spec).await?,
         };

@@ -11,11 +11,12 @@ use super::reading::{read_stack, spare_inputs};
 use crate::args::{FitChoice, SimulateArgs};
 use crate::telling::print_json;
 use anyhow::{Context, Result};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_report::{Align, Table};
 use headpond_trace::{Damage, ReadOptions};
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
-use headpond_whatif::{Experiment, Fit, Load, Outcome, Pace, TraceLoad, job};
+use headpond_whatif::{Experiment, Fit, JobError, Load, Outcome, Pace, TraceLoad, job};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
         write(path, page::page(&outcomes).as_bytes())?;
     }
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&outcomes)?),
+        true => print_json(&outcomes.iter().map(Versioned::new).collect::<Vec<_>>())?,
         false => print!("{}", report::text(&outcomes)),
     }
     Ok(Exit::Ok)
@@ -71,7 +72,17 @@ fn load(args: &SimulateArgs) -> Result<Load> {
     if let Some(percent) = args.rwmixread {
         text += &format!("rwmixread={percent}\n");
     }
-    Ok(Load::Jobs(job::parse(&text)?))
+    Ok(Load::Jobs(job::parse(&text).map_err(wrong_option)?))
+}
+
+/// The line of a job file that the options stand for is not what was written.
+fn wrong_option(error: JobError) -> anyhow::Error {
+    Failure::usage(match error {
+        JobError::Value { key, value, what, .. } => {
+            format!("--{} {value} is not {what}", key.replace('_', "-"))
+        }
+        error => error.to_string(),
+    })
 }
 
 fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
@@ -119,7 +130,7 @@ fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
             "not_yet": waiting,
             "remarks": reference.remarks,
         });
-        print_json(&report)?;
+        print_json(&Versioned::new(report))?;
     } else {
         print_reference(&reference, &cells, &reference.compare_unscored(&outcomes));
     }

@@ -2,7 +2,7 @@
 
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Longest picture, in characters.
-const WIDTH: usize = 60;
+const WIDTH: usize = 48;
 
 /// The course of `figures` from left to right, from zero up to `top`; neighbours share a character
 /// where there are more than fit.

@@ -4,7 +4,7 @@ mod lines;
 mod table;
 
 use crate::args::StatsArgs;
-use crate::telling::print_json;
+use crate::telling::{document, print_json};
 use anyhow::Result;
 use headpond_api::answers::{Stats, Versioned};
 use headpond_api::client::Client;
@@ -25,7 +25,7 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
         shown = Shown::of(client.call(&operations::RESET_STATS)?, args)?;
     }
     if args.csv {
-        print!("{}", lines::csv(&shown)?);
+        document(&lines::csv(&shown)?);
     } else if args.json {
         shown.print_json()?;
     } else {

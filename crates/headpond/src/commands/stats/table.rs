@@ -266,7 +266,10 @@ fn array_line(counts: &PlanCounts) -> String {
         (evictions, "evictions"),
         (intent_pages, "intent pages"),
     ];
-    format!("parity: {}\n", told.map(|(times, name)| format!("{} {name}", count(times))).join(", "))
+    format!(
+        "array, by plan: {}\n",
+        told.map(|(times, name)| format!("{} {name}", count(times))).join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use crate::telling::word;
 use headpond_api::answers::CoreAnswer;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
-    ArrayStatus, DeadlineStatus, DeviceErrors, IntegrityStatus, Level, MemberStatus, ReshapeStatus,
+    ArrayState, ArrayStatus, DeadlineStatus, DeviceErrors, IntegrityStatus, Level, MemberStatus,
+    ReshapeStatus,
 };
 use headpond_report::{count, size};
 use std::collections::BTreeMap;
@@ -13,12 +14,17 @@ use std::collections::BTreeMap;
 const LINE_MAX: usize = 86;
 
 /// The array in one line, and each deviation.
-pub fn print_array(array: &ArrayStatus) {
-    let (members, state) = (array.members.len(), word(array.state));
+pub fn print_array(array: &ArrayStatus, has_errors: bool) {
+    let members = array.members.len();
+    let state = match (array.state, has_errors) {
+        // An alert says what is not well about it.
+        (ArrayState::Healthy, true) => "all members in use, with errors (see the alerts)".into(),
+        (state, _) => word(state),
+    };
     println!("  array     {} of {members} members{}, {state}", array.level, spread(array));
     let lines = array.deadlines.as_ref().map(tell_deadlines).into_iter();
     let lines = lines.chain(array.integrity.as_ref().map(tell_integrity));
-    let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks));
+    let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks, array.level));
     let lines = lines.chain(array.reshape.as_ref().map(tell_reshape));
     lines.for_each(|line| println!("            {line}"));
     print_array_live(array);
@@ -64,11 +70,12 @@ fn tell_devices(groups: &BTreeMap<usize, Vec<&str>>) -> Vec<String> {
 }
 
 /// Data at risk until all parity has been rewritten after an unclean shutdown.
-fn tell_suspect_parity(blocks: u64) -> Option<String> {
+fn tell_suspect_parity(blocks: u64, level: Level) -> Option<String> {
+    let what = if level.parity() > 0 { "suspect parity" } else { "possibly unequal copies" };
     (blocks > 0).then(|| {
         format!(
-            "suspect parity of {} blocks after an unclean shutdown: until it is rewritten, losing \
-             a member loses its data there",
+            "{what} of {} blocks after an unclean shutdown: until they are rewritten, losing a \
+             member loses its data there",
             count(blocks)
         )
     })

@@ -6,15 +6,18 @@
 
 use super::args::RecordArgs;
 use crate::commands::reading;
+use crate::interrupt;
+use crate::telling::print_json;
 use anyhow::{Context, Result, bail};
-use headpond_api::outcome::Exit;
+use headpond_api::answers::Versioned;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::is_root;
 use headpond_trace::{
     Conversion, ExportFormat, ReadOptions, TraceError, TraceFormat, TraceReader, convert,
 };
 use serde_json::json;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,7 +34,9 @@ pub fn record(device: &Path, args: &RecordArgs) -> Result<Exit> {
     }
     let output = args.output.clone().unwrap_or_else(|| default_output(device));
     let mut child = start(&blktrace, device, args.seconds)?;
-    let written = survive_interrupt().and_then(|()| write(&mut child, &output));
+    // Ctrl-C ends `blktrace`, and with it the stream; this program then writes the end.
+    interrupt::completes("completing the recording", || ());
+    let written = write(&mut child, &output);
     let said = end(child);
     let conversion = match (written, said) {
         (Ok(Some(conversion)), Ok(said)) => {
@@ -42,15 +47,20 @@ pub fn record(device: &Path, args: &RecordArgs) -> Result<Exit> {
         (_, Err(failed)) => return Err(failed.context(device.display().to_string())),
         (Err(failed), Ok(said)) => return Err(failed.context(said.trim().to_owned())),
     };
-    tell(args, &output, conversion);
+    tell(args, &output, conversion)?;
     Ok(Exit::Ok)
 }
 
 fn check_device(device: &Path) -> Result<()> {
-    let known = fs::metadata(device).with_context(|| device.display().to_string())?;
-    if !known.file_type().is_block_device() {
-        bail!("{}: is not a block device; a volume is recorded by its name", device.display());
-    }
+    let no_device = "is not a block device; a volume is recorded by its name";
+    let known = match fs::metadata(device) {
+        Ok(known) if known.file_type().is_block_device() => known,
+        Ok(_) => return Err(Failure::usage(format!("{}: {no_device}", device.display()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::usage(format!("{}: {error}", device.display())));
+        }
+        Err(error) => return Err(error).with_context(|| device.display().to_string()),
+    };
     let (major, minor) = (rustix::fs::major(known.rdev()), rustix::fs::minor(known.rdev()));
     let attributes = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     if attributes.exists() && !attributes.join("trace").exists() {
@@ -84,15 +94,6 @@ fn start(blktrace: &Path, device: &Path, seconds: u64) -> Result<Child> {
         .with_context(|| blktrace.display().to_string())
 }
 
-/// Ctrl-C ends `blktrace`, and with it the stream; this program then writes the end.
-fn survive_interrupt() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let _guard = runtime.enter();
-    // The handler stays when its stream is gone.
-    let _ = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-    Ok(())
-}
-
 /// Converts the trace of `child` to a recording; `None` if it is empty.
 fn write(child: &mut Child, output: &Path) -> Result<Option<Conversion>> {
     let stream = child.stdout.take().context("blktrace has no output")?;
@@ -122,11 +123,12 @@ fn end(mut child: Child) -> Result<String> {
     Ok(said)
 }
 
-fn tell(args: &RecordArgs, output: &Path, conversion: Conversion) {
+fn tell(args: &RecordArgs, output: &Path, conversion: Conversion) -> Result<()> {
     let (file, records) = (output.display(), conversion.records);
     if args.json {
-        println!("{}", json!({ "records": records, "output": output }));
+        print_json(&Versioned::new(json!({ "records": records, "output": output })))?;
     } else {
         println!("{file}: {records} requests recorded; analyse it with `headpond analyze {file}`");
     }
+    Ok(())
 }

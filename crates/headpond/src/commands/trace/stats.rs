@@ -6,6 +6,7 @@ use crate::commands::reading::read_through;
 use crate::telling::print_json;
 use anyhow::Result;
 use headpond_advise::render::render_stats;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::Exit;
 use headpond_trace::{Demand, Lacks, StatsBuilder, Tally, TraceFormat, TraceReader, TraceStats};
 use serde::Serialize;
@@ -38,7 +39,7 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
             stats: &stats,
             tally,
         };
-        print_json(&answer)?;
+        print_json(&Versioned::new(answer))?;
         return Ok(Exit::Ok);
     }
     print!("{}", render_stats(reader.format(), &stats, &tally));

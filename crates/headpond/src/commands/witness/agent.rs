@@ -4,7 +4,7 @@ use super::args::AgentArgs;
 use super::connect::Client;
 use super::verify::verify;
 use super::words;
-use super::write::{watch_for_interrupts, write};
+use super::write::{end_on_interrupt, write};
 use anyhow::Result;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BufferPool, PoolConfig};
@@ -21,7 +21,7 @@ const REFUSALS_MAX: u32 = 5;
 /// # Errors
 /// Refusals; other errors are retried.
 pub fn run(args: &AgentArgs) -> Result<Exit> {
-    let is_interrupted = watch_for_interrupts()?;
+    let is_interrupted = end_on_interrupt();
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
         let client = Client::new(&args.device, ring, runtime)?;

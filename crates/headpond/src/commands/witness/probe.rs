@@ -5,6 +5,7 @@ use super::target::Target;
 use crate::device::{Consent, DeviceSpec};
 use crate::telling::print_json;
 use anyhow::{Context, Result};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_drive::{CacheState, Drive, Facts, Protection};
@@ -46,7 +47,7 @@ pub fn run(args: &ProbeArgs) -> Result<Exit> {
     let judgement = judge(&reported, &measured);
     if args.json {
         let report = json!({ "reported": reported, "measured": measured, "judgement": judgement });
-        print_json(&report)?;
+        print_json(&Versioned::new(report))?;
     } else {
         print(args, &reported, &measured, &judgement);
     }

@@ -3,6 +3,7 @@
 use super::args::ReportArgs;
 use crate::telling::print_json;
 use anyhow::{Context, Result};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_witness::field::folder::RULINGS;
 use headpond_witness::field::ruling::{Ruling, Verdict};
@@ -35,6 +36,14 @@ pub struct Summary {
     pub confidence: f64,
 }
 
+/// A device by its name at the witness.
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    summary: &'a Summary,
+}
+
 /// # Errors
 /// If there are no rulings, or they cannot be read.
 pub fn run(args: &ReportArgs) -> Result<Exit> {
@@ -45,7 +54,8 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
         summaries.insert(name, summary(&rulings(&folder)?));
     }
     if args.json {
-        print_json(&summaries)?;
+        let named = summaries.iter().map(|(name, summary)| Versioned::new(Named { name, summary }));
+        print_json(&named.collect::<Vec<_>>())?;
     } else {
         for (name, summary) in &summaries {
             println!("{name}: {}", told(summary));

@@ -6,6 +6,7 @@ use super::target::Target;
 use crate::device::Consent;
 use crate::telling::print_json;
 use anyhow::{Result, bail};
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
@@ -73,7 +74,7 @@ fn check(args: &SimpleCheckArgs) -> Result<Exit> {
             "seed": pattern.seed, "blocks": pattern.blocks, "seen": seen,
             "kept": seen.is_whole(pattern),
         });
-        print_json(&report)?;
+        print_json(&Versioned::new(report))?;
     } else {
         println!("{}", told(pattern, &seen));
     }

@@ -1,6 +1,6 @@
 //! The device under test: opened, or refused if it holds data.
 
-use crate::device::{Consent, DeviceSpec, Export, Opener, ends, vet};
+use crate::device::{Consent, DeviceSpec, Export, Opener, ends, not_opened, vet};
 use anyhow::Result;
 use headpond_api::outcome::Failure;
 use headpond_block::{BlockDevice, Runtime};
@@ -89,7 +89,8 @@ impl Target {
             Self::Device(DeviceSpec::Path(path)) => {
                 // A reader takes no lock.
                 let options = FileOptions::new(path).access(Access::ReadOnly);
-                Ok(Rc::new(FileDevice::open(ring, &options.ownership(Ownership::Shared))?))
+                let options = options.ownership(Ownership::Shared);
+                Ok(Rc::new(FileDevice::open(ring, &options).map_err(not_opened)?))
             }
             Self::Device(spec) => Opener::new(ring.clone(), runtime.clone()).open(spec).await,
             Self::Nbd(export) => Ok(export.connect(ring, runtime).await?),

@@ -5,6 +5,7 @@ use super::connect::Client;
 use super::words;
 use crate::telling::print_json;
 use anyhow::Result;
+use headpond_api::answers::Versioned;
 use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
@@ -23,7 +24,7 @@ pub fn run(args: &VerifyArgs) -> Result<Exit> {
         Ok::<_, anyhow::Error>((client.name().to_owned(), ruling))
     })??;
     if args.json {
-        print_json(&ruling)?;
+        print_json(&Versioned::new(&ruling))?;
     } else {
         words::of(&name, &ruling).iter().for_each(|line| println!("{line}"));
     }

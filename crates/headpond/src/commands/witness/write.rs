@@ -3,6 +3,7 @@
 use super::args::{LoadArgs, WriteArgs};
 use super::connect::{Client, region};
 use crate::device::Consent;
+use crate::interrupt;
 use anyhow::Result;
 use headpond_api::outcome::Exit;
 use headpond_block::{BufferPool, PoolConfig, Runtime};
@@ -21,7 +22,7 @@ const TELL_EVERY: u32 = 50;
 /// # Errors
 /// Refusals before anything is written; later, loss of the witness or the device.
 pub fn run(args: &WriteArgs) -> Result<Exit> {
-    let is_interrupted = watch_for_interrupts()?;
+    let is_interrupted = end_on_interrupt();
     let pool = BufferPool::new(&PoolConfig::default());
     let written = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
         let client = Client::new(&args.device, ring, runtime)?;
@@ -79,16 +80,10 @@ async fn watch(runtime: Runtime, writer: Rc<Writer>, is_interrupted: Arc<AtomicB
 }
 
 /// Ctrl-C ends cleanly: the witness must not count it as a cut.
-///
-/// # Errors
-/// Where no signals can be waited for.
-pub fn watch_for_interrupts() -> Result<Arc<AtomicBool>> {
+pub fn end_on_interrupt() -> Arc<AtomicBool> {
     let is_interrupted = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&is_interrupted);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::spawn(move || {
-        let waited = runtime.block_on(tokio::signal::ctrl_c());
-        heard.store(waited.is_ok(), Ordering::Relaxed);
-    });
-    Ok(is_interrupted)
+    let note = "ending cleanly; a second signal does not wait for the writes in flight";
+    interrupt::ends(note, move || heard.store(true, Ordering::Relaxed));
+    is_interrupted
 }

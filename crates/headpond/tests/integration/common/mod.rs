@@ -5,7 +5,7 @@ pub mod machine;
 
 use headpond_api::answers::{SCHEMA, ServiceState, Stats, Status, Versioned};
 use headpond_raid::ArrayStatus;
-use headpond_volume::{AlertKind, CacheStatus};
+use headpond_volume::CacheStatus;
 use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -78,6 +78,11 @@ impl User {
         Ended::of(&output)
     }
 
+    /// Runs `headpond` with its lines folded, as in a pipe.
+    pub fn run_folded<S: AsRef<str>>(&self, args: &[S]) -> Ended {
+        Ended::of(&self.command(args).env_remove("COLUMNS").output().unwrap())
+    }
+
     /// Runs `headpond` with its state in another folder.
     pub fn run_in_state<S: AsRef<str>>(&self, state: &str, args: &[S]) -> Ended {
         Ended::of(&self.command(args).env("HEADPOND_STATE", state).output().unwrap())
@@ -122,8 +127,11 @@ impl User {
     pub fn status(&self, name: &str) -> Status {
         let ended = self.run(&["status", name, "--json"]);
         let status: Status = parse(&ended.out);
-        let is_well = status.alerts.iter().all(|alert| alert.kind == AlertKind::CacheFull);
-        let code = if status.is_healthy() && is_well { 0 } else { 3 };
+        let code = match status.state {
+            ServiceState::Stopped | ServiceState::NotAnswering => 5,
+            _ if status.is_healthy() && status.is_well() => 0,
+            _ => 3,
+        };
         assert_eq!(ended.code, code, "{name}: {}", ended.out);
         status
     }
@@ -191,6 +199,8 @@ impl User {
     fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(args.iter().map(AsRef::as_ref)).env("HEADPOND_STATE", self.folder.path());
+        // Lines as they are said, not folded.
+        command.env("COLUMNS", "1000");
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }

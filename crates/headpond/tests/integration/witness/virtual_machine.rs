@@ -87,7 +87,8 @@ fn campaign(parts: &Parts, cache: Cache, cuts: u64) -> (i32, Value) {
     let kept = user.path("kept").display().to_string();
     let report = user.run(&["witness", "report", &kept, "--json"]);
     let report: Value = serde_json::from_str(&report.out).expect("JSON");
-    (code, report["vm"].clone())
+    assert_eq!(report[0]["name"], "vm");
+    (code, report[0].clone())
 }
 
 #[test]

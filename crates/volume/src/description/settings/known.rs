@@ -1,7 +1,8 @@
 //! The settings and their values, for listings and error messages.
 
 use super::array::{CLIENT_MEMORY, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, TIMEOUTS_MAX, WAIT_MS};
-use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
+use super::texts::text_of;
+use super::{ArraySettings, CacheSettings, SettingChange, TierSettings, dashed, word_of};
 use crate::Size;
 use crate::description::cutoff::{THRESHOLD_MAX, THRESHOLD_MIN};
 use headpond_cache::classes::OneRule;
@@ -9,14 +10,47 @@ use serde::Serialize;
 use std::fmt;
 use toml::{Table, Value};
 
-/// A setting, its value in some settings, and what it could be.
+/// A setting, its value in some settings, what it could be, and what it does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownSetting {
     pub key: String,
+    pub group: SettingGroup,
     pub value: String,
     pub default: String,
     pub takes: String,
+    /// In one line.
+    pub what: &'static str,
+    /// What else is to be known.
+    pub more: &'static str,
 }
+
+/// What a setting is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingGroup {
+    Cache,
+    Tier,
+    Array,
+    Clients,
+}
+
+impl SettingGroup {
+    pub const ALL: [Self; 4] = [Self::Cache, Self::Tier, Self::Array, Self::Clients];
+
+    /// The table of the description that it is in.
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Tier => "tier",
+            Self::Array | Self::Clients => "array",
+        }
+    }
+}
+
+/// Least similarity of a name that may have been meant, from 0 to 1.
+const NEAR: f64 = 0.8;
+/// Names that are proposed.
+const NEAR_MAX: usize = 3;
 
 /// What a setting takes.
 #[derive(Clone, Copy)]
@@ -102,6 +136,30 @@ pub(super) fn is_of_bytes(key: &str) -> bool {
     matches!(takes(key), Some(Takes::Bytes(..)))
 }
 
+/// Every key, without those of the tier.
+pub(super) fn keys() -> Vec<&'static str> {
+    KNOWN.iter().map(|(key, _)| *key).chain([super::preset::KEY]).collect()
+}
+
+/// The settings whose names are most like this one.
+pub fn nearest_settings(key: &str) -> Vec<String> {
+    let key = dashed(key);
+    let of_tier = |key: &&str| {
+        let first = key.split('.').next().unwrap_or(key);
+        ["mode", "cleaning", "promotion", "eviction", "preset"].contains(&first)
+    };
+    let tier = keys().into_iter().filter(of_tier).map(|key| format!("tier.{key}"));
+    let all = keys().into_iter().map(str::to_owned).chain(tier);
+    let likeness = |known: &String| {
+        let last = known.rsplit('.').next().unwrap_or(known);
+        strsim::jaro(&key, known).max(strsim::jaro(&key, last))
+    };
+    let mut near: Vec<(f64, String)> = all.map(|known| (likeness(&known), known)).collect();
+    near.retain(|(likeness, _)| *likeness >= NEAR);
+    near.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+    near.into_iter().take(NEAR_MAX).map(|(_, known)| known).collect()
+}
+
 /// What the keys begin with that can be set: `tier` stands for those of the tier in memory.
 pub(super) fn beginnings() -> Vec<&'static str> {
     let words = KNOWN.iter().map(|(key, _)| key.split('.').next().unwrap_or(key));
@@ -151,17 +209,31 @@ impl ArraySettings {
     }
 }
 
+fn group_of(key: &str, prefix: &str) -> SettingGroup {
+    let change = SettingChange { key: key.to_owned(), value: String::new() };
+    match key {
+        _ if !prefix.is_empty() => SettingGroup::Tier,
+        "client-memory" => SettingGroup::Clients,
+        _ if change.is_of_array() => SettingGroup::Array,
+        _ => SettingGroup::Cache,
+    }
+}
+
 fn table(settings: &impl Serialize) -> Table {
     Table::try_from(settings).expect("settings are plain data")
 }
 
 fn shown(settings: &Table, defaults: &Table, prefix: &str) -> Vec<ShownSetting> {
     let show = |(key, takes): &(&str, Takes)| {
+        let (what, more) = text_of(key);
         Some(ShownSetting {
             key: format!("{prefix}{key}"),
+            group: group_of(key, prefix),
             value: told(find(settings, key)?),
             default: told(find(defaults, key)?),
             takes: takes.to_string(),
+            what,
+            more,
         })
     };
     KNOWN.iter().filter_map(show).collect()
@@ -171,7 +243,11 @@ fn find<'a>(settings: &'a Table, key: &str) -> Option<&'a Value> {
     let (first, rest) = key.split_once('.').unwrap_or((key, ""));
     let (_, value) = settings.iter().find(|(name, _)| dashed(name) == first)?;
     match value {
-        Value::Table(inner) if rest.is_empty() => find(inner, "policy"),
+        // Of a cutoff that was set as a size, that is shown.
+        Value::Table(inner) if rest.is_empty() => match inner.get("by_size") {
+            Some(_) => find(inner, "threshold"),
+            None => find(inner, "policy"),
+        },
         Value::Table(inner) => find(inner, rest),
         value => rest.is_empty().then_some(value),
     }
@@ -300,6 +376,36 @@ mod tests {
     }
 
     #[test]
+    fn a_cutoff_is_shown_as_it_was_set() {
+        let shown = |texts: &[&str]| {
+            let changes: Vec<SettingChange> = texts.iter().map(|it| it.parse().unwrap()).collect();
+            let settings = CacheSettings::default().with_all(&changes).unwrap();
+            // As a description keeps it.
+            let kept: CacheSettings = toml::from_str(&toml::to_string(&settings).unwrap()).unwrap();
+            assert_eq!(kept, settings);
+            let shown = kept.shown().into_iter().find(|it| it.key == "seq-cutoff").unwrap().value;
+            assert_eq!(shown, kept.seq_cutoff.setting());
+            shown
+        };
+        assert_eq!(shown(&[]), "full");
+        assert_eq!(shown(&["seq-cutoff=1M"]), "1M");
+        assert_eq!(shown(&["seq-cutoff=always"]), "always");
+        assert_eq!(shown(&["seq-cutoff=2M", "seq-cutoff=always"]), "always");
+        assert_eq!(shown(&["seq-cutoff=2M", "seq-cutoff.threshold=4M"]), "4M");
+        assert_eq!(shown(&["seq-cutoff=2M", "seq-cutoff=never"]), "never");
+        assert_eq!(shown(&["seq-cutoff=2M", "seq-cutoff.policy=full"]), "full");
+    }
+
+    #[test]
+    fn a_name_that_is_wrong_by_a_letter_is_found() {
+        assert_eq!(nearest_settings("mod")[0], "mode");
+        assert_eq!(nearest_settings("seq_cutof")[0], "seq-cutoff");
+        assert_eq!(nearest_settings("tier.mod")[0], "tier.mode");
+        assert_eq!(nearest_settings("staleness")[0], "cleaning.alru.staleness-s");
+        assert_eq!(nearest_settings("xyz"), Vec::<String>::new());
+    }
+
+    #[test]
     fn what_was_changed_stands_beside_its_default() {
         let changes = ["cleaning=alru", "cleaning.alru.staleness-s=60", "seq-cutoff=2M"];
         let changes: Vec<SettingChange> = changes.map(|it| it.parse().unwrap()).into();
@@ -310,7 +416,7 @@ mod tests {
         };
         assert_eq!(of("cleaning"), ("alru".into(), "stripe".into()));
         assert_eq!(of("cleaning.alru.staleness-s"), ("60".into(), "120".into()));
-        assert_eq!(of("seq-cutoff"), ("always".into(), "full".into()));
+        assert_eq!(of("seq-cutoff"), ("2M".into(), "full".into()));
         assert_eq!(of("seq-cutoff.threshold"), ("2M".into(), "1M".into()));
         assert_eq!(of("checkpoint.every"), ("256M".into(), "256M".into()));
         let classes = "classes=[[class]]\nid = 0\n\n[[class]]\nid = 1\nwhen = \"done\"\n";

@@ -7,6 +7,7 @@
 mod array;
 mod known;
 mod preset;
+mod texts;
 
 use crate::{ClassSetting, Readahead, SeqCutoff, Size};
 use headpond_cache::{
@@ -21,7 +22,7 @@ use std::str::FromStr;
 use toml::{Table, Value};
 
 pub use array::{ArraySettings, CLIENT_MEMORY, ClientMemory, MergeWaitSetting};
-pub use known::ShownSetting;
+pub use known::{SettingGroup, ShownSetting, nearest_settings};
 
 /// Everything of a cache that can be changed while it runs.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -89,8 +90,8 @@ pub struct ChangesByOwner {
 pub enum SettingError {
     #[error("{text:?} is no setting: write key=value, e.g. mode=write-through")]
     Form { text: String },
-    #[error("there is no setting {key:?}; there are: {known}")]
-    Key { key: String, known: String },
+    #[error("there is no setting {key:?}; there are: {known}{}", told_near(near))]
+    Key { key: String, known: String, near: Vec<String> },
     #[error("{change} is not possible: {reason}")]
     Value { change: SettingChange, reason: String },
 }
@@ -110,7 +111,12 @@ impl CacheSettings {
             return self.with_preset(change);
         }
         change.check_beginning()?;
-        let changed = change.changed(self)?;
+        let mut changed = change.changed(self)?;
+        if let Some(word) =
+            ["seq-cutoff", "seq-cutoff.policy"].iter().find_map(|key| change.value_of(key))
+        {
+            changed.seq_cutoff.by_size = word.parse::<Size>().is_ok();
+        }
         let is_named = change.concerns("classes") && changed.classes.file().is_some();
         let reason = "it is none, lustre, only:RULE, past:RULE, keep:RULE, or the text of a file of classes, \
              which the client reads";
@@ -177,13 +183,14 @@ impl SettingError {
     /// With the prefix, as the user wrote it.
     fn of_tier(self) -> Self {
         match self {
-            Self::Key { key, known } if key.contains('.') => {
-                Self::Key { key: format!("tier.{key}"), known }
+            Self::Key { key, known, .. } if key.contains('.') => {
+                Self::Key { key: format!("tier.{key}"), known, near: Vec::new() }
             }
-            Self::Key { key, known } => {
+            Self::Key { key, known, .. } => {
                 let words = known.split(", ").chain([preset::KEY]);
                 let known: Vec<_> = words.map(|word| format!("tier.{word}")).collect();
-                Self::Key { key: format!("tier.{key}"), known: known.join(", ") }
+                let known = known.join(", ");
+                Self::Key { key: format!("tier.{key}"), known, near: Vec::new() }
             }
             Self::Value { change: SettingChange { key, value }, reason } => {
                 let change = SettingChange { key: format!("tier.{key}"), value };
@@ -239,7 +246,10 @@ impl SettingChange {
                     .into(),
             )),
             _ if known.contains(&first) => Ok(()),
-            _ => Err(SettingError::Key { key: self.key.clone(), known: known.join(", ") }),
+            _ => {
+                let (key, known) = (self.key.clone(), known.join(", "));
+                Err(SettingError::Key { near: nearest_settings(&key), key, known })
+            }
         }
     }
 
@@ -291,14 +301,16 @@ impl SettingChange {
             let is_meant = |key: &&String| dashed(key) == dashed(word);
             let Some(key) = table.keys().find(is_meant).cloned() else {
                 let known: Vec<String> = table.keys().map(|key| dashed(key)).collect();
-                return Err(SettingError::Key { key: self.key.clone(), known: known.join(", ") });
+                let (key, known) = (self.key.clone(), known.join(", "));
+                return Err(SettingError::Key { near: nearest_settings(&key), key, known });
             };
             match table.get_mut(&key).expect("found") {
                 Value::Table(inner) => table = inner,
                 value if words.next().is_none() => return Ok(value),
                 _ => {
                     let known = format!("{}, without anything after it", dashed(&key));
-                    return Err(SettingError::Key { key: self.key.clone(), known });
+                    let key = self.key.clone();
+                    return Err(SettingError::Key { key, known, near: Vec::new() });
                 }
             }
         }
@@ -312,6 +324,11 @@ impl SettingChange {
 pub fn parse_word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let word: value::StrDeserializer<'_, value::Error> = text.into_deserializer();
     T::deserialize(word).map_err(|error| error.to_string())
+}
+
+/// The settings that may have been meant.
+fn told_near(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) }
 }
 
 /// The word or number for a value; nothing for a table or a list.

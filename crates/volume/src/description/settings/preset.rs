@@ -1,6 +1,7 @@
 //! Sets of values of several settings that have a name: `preset=NAME` sets all of them.
 
-use super::known::ShownSetting;
+use super::known::{SettingGroup, ShownSetting};
+use super::texts::text_of;
 use super::{CacheSettings, SettingChange, SettingError, TierSettings};
 use crate::ClassSetting;
 use headpond_cache::CleaningPreset;
@@ -66,11 +67,15 @@ fn named_by(change: &SettingChange) -> Result<Option<CleaningPreset>, SettingErr
 
 fn shown(prefix: &str, is_set: impl Fn(CleaningPreset) -> bool) -> ShownSetting {
     let found = CleaningPreset::ALL.into_iter().find(|preset| is_set(*preset));
+    let (what, more) = text_of(KEY);
     ShownSetting {
         key: format!("{prefix}{KEY}"),
+        group: if prefix.is_empty() { SettingGroup::Cache } else { SettingGroup::Tier },
         value: found.map_or(NONE, CleaningPreset::name).into(),
         default: NONE.into(),
         takes: takes(),
+        what,
+        more,
     }
 }
 
