@@ -243,7 +243,8 @@ fn a_served_block_device_is_refused_to_others_and_a_stopped_one_is_not() {
     }
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
-    assert_eq!(user.run(&["label", "clear", &cache.node, "--yes"]).code, 0);
+    let cleared = user.run(&["label", "clear", &cache.node, "--yes"]);
+    assert_eq!(cleared.code, 0, "{}", cleared.err);
     // Only a rule of udev tells it that the device is not free.
     let made = device.given_to("mkfs.ext4", &["-q", "-F"]).unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));

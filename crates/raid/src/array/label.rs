@@ -13,6 +13,8 @@ use crate::superblock::{
     INTENT_OFFSET, SUPERBLOCK_BYTES, Superblock, decode, encode,
 };
 
+use crate::volume_record;
+
 /// How long a device is waited for that is of no use any more.
 const ERASURE_MAX: Duration = Duration::from_secs(1);
 
@@ -52,7 +54,9 @@ pub async fn inspect(device: &dyn BlockDevice) -> Result<Inspection, DeviceError
 /// Those of the device; it may then still be a member.
 pub async fn erase(device: &dyn BlockDevice) -> Outcome {
     zero_copy(device, 0).await?;
-    zero_copy(device, 1).await
+    zero_copy(device, 1).await?;
+    let record = volume_record::AREA;
+    write_stable(device, record.start(), &vec![0; record.len() as usize]).await
 }
 
 /// The same for a device that is not listed any more: one that cannot be written keeps its label,

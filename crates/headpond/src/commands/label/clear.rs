@@ -15,6 +15,11 @@ use headpond_uring::safety::{self, Hazard};
 use headpond_uring::{OpenError, RingConfig, run_with_pool};
 use headpond_volume::{erase_owners, expect_no_owner};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a device is waited for that is held, and how often it is looked at.
+const RELEASE_TIME: Duration = Duration::from_secs(3);
+const RELEASE_PAUSE: Duration = Duration::from_millis(20);
 
 /// # Errors
 /// Refusals, which change nothing; and those of the device.
@@ -56,7 +61,13 @@ fn refuse_hazards(device: &str, path: &Path, label: &Label) -> Result<()> {
         Hazard::Contents(signature) => signature.offset < label.data_offset(),
         _ => true,
     };
-    let hazards = safety::inspect(path)?.hazards();
+    let mut hazards = safety::inspect(path)?.hazards();
+    // The kernel closes the files of a daemon some time after it has ended.
+    let begun = Instant::now();
+    while hazards.contains(&Hazard::Claimed) && begun.elapsed() < RELEASE_TIME {
+        std::thread::sleep(RELEASE_PAUSE);
+        hazards = safety::inspect(path)?.hazards();
+    }
     let blocking: Vec<String> =
         hazards.iter().filter(|hazard| is_theirs(hazard)).map(Hazard::to_string).collect();
     match blocking.is_empty() {
