@@ -5,6 +5,9 @@ use crate::ShownSetting;
 use crate::description::{CacheDescription, CoreDescription, Description};
 use uuid::Uuid;
 
+/// Longer values, such as rules of I/O classes, are not repeated in a message.
+const SHOWN_MAX: usize = 60;
+
 /// A description to start with.
 pub struct Adopted {
     pub description: Description,
@@ -111,7 +114,11 @@ fn keep_cache_words(found: &mut CacheDescription, described: &CacheDescription) 
 fn differences(described: &Description, found: &Description) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |what: &str, described: String, found: String| {
-        if described != found {
+        if described != found && described.len().max(found.len()) > SHOWN_MAX {
+            differences.push(format!(
+                "{what} of the description is not that of the devices, which counts"
+            ));
+        } else if described != found {
             differences.push(format!(
                 "{what} is {described} in the description, and {found} on the devices, which counts"
             ));

@@ -325,7 +325,7 @@ mod tests {
         .map(str::to_owned);
         let back = way_back(&now, &settings).unwrap();
         for expected in
-            ["mode=write-through", "cleaning=alru", "seq-cutoff=always", "merge-wait-us=auto"]
+            ["mode=write-through", "cleaning=alru", "seq-cutoff=2M", "merge-wait-us=auto"]
         {
             assert!(back.iter().any(|it| it == expected), "{expected}: {back:?}");
         }
