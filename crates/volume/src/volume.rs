@@ -162,7 +162,7 @@ impl Volume {
         let cached = Rc::new(RefCell::new(cached.map(Rc::new)));
         let (tier, changing, flushing) = (Rc::default(), Busy::default(), Busy::default());
         let cores = Rc::new(RefCell::new(Rc::new(cores)));
-        let kept = Rc::new(KeptDescription::new(Rc::clone(&cores)));
+        let kept = Rc::new(KeptDescription::new(&cores));
         let [cleaning, scrubbing, draining] = Default::default();
         let volume = Self {
             description,

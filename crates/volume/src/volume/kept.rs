@@ -12,7 +12,7 @@ use headpond_block::sync::{Busy, join_all};
 use headpond_raid::Array;
 use std::cell::{Cell, RefCell};
 use std::future::ready;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// An error of the caller.
 pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
@@ -38,7 +38,8 @@ pub struct DescriptionKeeper {
 /// Where the description of a volume is kept.
 pub(crate) struct KeptDescription {
     pub(crate) keeper: RefCell<Option<DescriptionKeeper>>,
-    cores: Rc<RefCell<Rc<Cores>>>,
+    /// Of the volume, whose background work has a handle of this.
+    cores: Weak<RefCell<Rc<Cores>>>,
     /// Of the newest record.
     generation: Cell<u64>,
     /// Of the newest one that was written.
@@ -47,7 +48,8 @@ pub(crate) struct KeptDescription {
 }
 
 impl KeptDescription {
-    pub(crate) fn new(cores: Rc<RefCell<Rc<Cores>>>) -> Self {
+    pub(crate) fn new(cores: &Rc<RefCell<Rc<Cores>>>) -> Self {
+        let cores = Rc::downgrade(cores);
         let (keeper, writing) = (RefCell::default(), Busy::default());
         let [generation, written] = Default::default();
         Self { keeper, cores, generation, written, writing }
@@ -112,29 +114,16 @@ impl KeptDescription {
         })
     }
 
-    /// Continues from what the members have, and brings it up to date.
-    ///
-    /// # Errors
-    /// Where that is not possible.
-    pub(crate) async fn begin_records(
-        self: &Rc<Self>,
-        description: &Description,
-    ) -> Result<(), RecordError> {
-        let parse = |array: Rc<Array>| VolumeRecord::parse(&array.volume_record()?).ok();
-        let found: Vec<Option<VolumeRecord>> = self.arrays().into_iter().map(parse).collect();
-        let newest = found.iter().flatten().map(|record| record.generation).max().unwrap_or(0);
-        self.generation.set(newest);
-        let is_current = |record: &Option<VolumeRecord>| {
-            record.as_ref().is_some_and(|it| it.generation == newest && it.agrees(description))
-        };
-        match found.iter().all(is_current) {
-            true => Ok(()),
-            false => self.record(description).await,
-        }
+    /// Continues after a record that the members have.
+    pub(crate) fn continue_after(&self, generation: u64) {
+        self.generation.set(generation);
+        self.written.set(generation);
     }
 
     fn arrays(&self) -> Vec<Rc<Array>> {
-        let cores = Rc::clone(&self.cores.borrow());
+        // A volume that is closed has none.
+        let Some(cores) = self.cores.upgrade() else { return Vec::new() };
+        let cores = Rc::clone(&cores.borrow());
         cores.iter().map(|(core, _)| Rc::clone(&core.array)).collect()
     }
 
@@ -144,15 +133,33 @@ impl KeptDescription {
     }
 }
 
-impl Volume {
-    /// Brings the record on the members up to date.
-    ///
-    /// # Errors
-    /// Where that is not possible.
-    pub(crate) async fn begin_records(&self) -> Result<(), RecordError> {
-        self.kept.begin_records(&self.description()).await
+/// Brings the record on the members of all arrays up to date, before a cache makes use of them; its
+/// generation.
+///
+/// # Errors
+/// Where it is too long.
+pub(crate) async fn begin_records(
+    cores: &Cores,
+    description: &Description,
+) -> Result<u64, RecordError> {
+    let arrays: Vec<&Array> = cores.iter().map(|(core, _)| &*core.array).collect();
+    let parse = |array: &&Array| VolumeRecord::parse(&array.volume_record()?).ok();
+    let found: Vec<Option<VolumeRecord>> = arrays.iter().map(parse).collect();
+    let newest = found.iter().flatten().map(|record| record.generation).max().unwrap_or(0);
+    let is_current = |record: &Option<VolumeRecord>| {
+        record.as_ref().is_some_and(|it| it.generation == newest && it.agrees(description))
+    };
+    if found.iter().all(is_current) {
+        return Ok(newest);
     }
+    let bytes = VolumeRecord::new(newest + 1, description).to_bytes()?;
+    let writes = arrays.iter().map(|array| Box::pin(array.write_volume_record(&bytes)));
+    // The state of an array that takes no record says so.
+    let _ = join_all(writes.collect()).await;
+    Ok(newest + 1)
+}
 
+impl Volume {
     /// Writes the present description to the members.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Assembling a volume from its devices.
 
 use super::Volume;
+use super::kept::begin_records;
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
 use crate::assembly::open::{
@@ -9,7 +10,6 @@ use crate::assembly::open::{
 use crate::assembly::ownership::Ownership;
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::notes::{Note, joined};
-use crate::record::RecordError;
 use headpond_block::{BlockDevice, Runtime, Stability};
 use headpond_cache::OpenError::CoreChanged;
 use headpond_raid::{
@@ -41,9 +41,6 @@ impl Volume {
         match opened {
             Ok(mut volume) => {
                 volume.verify_flushed_positions(tolerance).await;
-                if let Err(error @ RecordError::Long { .. }) = volume.begin_records().await {
-                    volume.warn(error.to_string());
-                }
                 Ok(volume)
             }
             Err(error) => {
@@ -96,6 +93,7 @@ impl Volume {
         let watch = options.watch_load.as_ref();
         let cores = Cores::new(runtime.clone(), list, options.around_core)?;
         cores.configure(&description.array);
+        let recorded = begin_records(&cores, description).await;
         let cached = match found {
             Some(found) => {
                 let how = (options.tolerance, watch);
@@ -115,6 +113,10 @@ impl Volume {
             }
         };
         let mut volume = Self::assembled(description, cores, cached, notes, ownership.clone());
+        match recorded {
+            Ok(generation) => volume.kept.continue_after(generation),
+            Err(error) => volume.warn(error.to_string()),
+        }
         if let Some(device) = tier
             && let Err(error) = volume.put_tier(device).await
         {

@@ -53,7 +53,12 @@ impl Drop for Keeper {
 
 pub fn program(user: &User, args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.arg("witness").args(args).current_dir(user.path("")).stdin(Stdio::null());
+    command
+        .arg("witness")
+        .args(args)
+        .current_dir(user.path(""))
+        .env("COLUMNS", "1000")
+        .stdin(Stdio::null());
     command
 }
 
