@@ -182,6 +182,13 @@ fn a_seal_is_not_written_to_who_is_about_to_join() {
     assert!(headpond_swarm::run_case(7_000_317, &mut |_| {}).is_ok());
 }
 
+/// Segments were freed after a stable write instead of a flush, so the tail passed the last
+/// position that was known to be stable: records after it counted as stable from then on.
+#[test]
+fn a_tail_that_passes_the_last_flush_makes_no_later_record_stable() {
+    assert!(headpond_swarm::run_case(1_796_021_999_000_618, &mut |_| {}).is_ok());
+}
+
 #[test]
 fn a_seed_tells_one_story() {
     let story = |seed| {

@@ -21,7 +21,8 @@ impl Log {
 
     /// A flush that began with the head at `head` has ended.
     pub fn stabilise(&mut self, head: (SegmentIndex, Position)) {
-        if self.ring_order(self.stable.0) <= self.ring_order(head.0) {
+        let Some(order) = self.order_in_use(head.0) else { return };
+        if self.order_in_use(self.stable.0).is_none_or(|stable| stable <= order) {
             self.stable = head;
         }
     }
@@ -30,8 +31,16 @@ impl Log {
     pub fn is_stable(&self, version: &Version) -> bool {
         let segment = self.layout.segment_of_slot(version.slot);
         let position = self.layout.position_of(version.slot, version.unit);
-        let (order, stable) = (self.ring_order(segment), self.ring_order(self.stable.0));
-        order < stable || order == stable && position < self.stable.1
+        let order = self.ring_order(segment);
+        let is_before = |stable| order < stable || order == stable && position < self.stable.1;
+        self.order_in_use(self.stable.0).is_some_and(is_before)
+    }
+
+    /// Segments from the tail to this one; `None` where it is free. The tail passes what is known
+    /// to be stable where segments are freed after a stable write instead of a flush.
+    fn order_in_use(&self, segment: SegmentIndex) -> Option<u32> {
+        let order = self.ring_order(segment);
+        (order <= self.ring_order(self.ring.head())).then_some(order)
     }
 
     /// Segments from the tail to this one.
@@ -115,8 +124,7 @@ impl Log {
         assert!(!comes_later(&self.newest_data), "data of a record that is still to come");
         assert!(!self.voids.iter().any(comes_later), "a record is void that is still to come");
         assert!(self.tail <= next, "the tail is ahead of the log");
-        let (order, head) = (self.ring_order(self.stable.0), self.ring_order(self.ring.head()));
-        let is_behind = order < head || order == head && self.stable.1 <= self.ring.position();
+        let is_behind = self.stable.0 != self.ring.head() || self.stable.1 <= self.ring.position();
         assert!(is_behind, "stable behind the head");
     }
 }
