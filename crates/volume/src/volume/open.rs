@@ -10,7 +10,7 @@ use crate::assembly::open::{
 use crate::assembly::ownership::Ownership;
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::notes::{Note, joined};
-use headpond_block::{BlockDevice, Runtime, Stability};
+use headpond_block::{BlockDevice, Outcome, Runtime, Stability};
 use headpond_cache::OpenError::CoreChanged;
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
@@ -103,12 +103,7 @@ impl Volume {
                 Some(cached)
             }
             None => {
-                let gives_one_up = cores.iter().any(|(core, _)| core.array.owner().is_some());
-                cores.do_without().await.map_err(AssembleError::Device)?;
-                if gives_one_up {
-                    // It may have copies, and a missing one may be one ahead.
-                    cores.do_without().await.map_err(AssembleError::Device)?;
-                }
+                give_up_cache(&cores).await.map_err(AssembleError::Device)?;
                 None
             }
         };
@@ -125,6 +120,17 @@ impl Volume {
         volume.recognise().await;
         Ok(volume)
     }
+}
+
+/// Continues without a cache, which from now on is refused.
+async fn give_up_cache(cores: &Cores) -> Outcome {
+    let had_one = cores.iter().any(|(core, _)| core.array.owner().is_some());
+    cores.do_without().await?;
+    if had_one {
+        // It may have copies, and a missing one may be one ahead.
+        cores.do_without().await?;
+    }
+    Ok(())
 }
 
 /// Opens the cache that was found. One that is refused because the core was changed leaves a clean
