@@ -1,5 +1,5 @@
 //! The control API for both sides: operations with their requests and answers as types, the client
-//! of the control socket, the shared folders, and exit codes.
+//! of the control socket, the events that are kept, the shared folders, and exit codes.
 //!
 //! **Not here**: execution of requests (`daemon`), and output of the command line.
 
@@ -7,6 +7,7 @@
 
 pub mod answers;
 pub mod client;
+pub mod events;
 pub mod operations;
 pub mod outcome;
 pub mod place;

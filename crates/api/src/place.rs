@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 /// Longest path that a Unix socket can have on Linux, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The two folders of this user: persistent state, and the run-time files of a daemon.
+/// The folders of this user: persistent state, the run-time files of a daemon, and the executables
+/// that it runs on events.
 #[derive(Clone, Debug)]
 pub struct Places {
     state: PathBuf,
     run: PathBuf,
+    scripts: PathBuf,
 }
 
 /// What is known of a volume that is not served.
@@ -28,18 +30,24 @@ pub struct Left {
 }
 
 impl Places {
-    /// `HEADPOND_STATE` for both, where it is set; else the system's folders for root and the
-    /// user's own for other users.
+    /// `HEADPOND_STATE` for all, where it is set; else the system's folders for root and the
+    /// user's own for other users. `HEADPOND_EVENTS` is the folder of executables for events.
     ///
     /// # Errors
     /// Where the user has no home.
     pub fn find() -> Result<Self> {
+        let found = Self::find_folders()?;
+        let scripts = std::env::var_os("HEADPOND_EVENTS").map(PathBuf::from);
+        Ok(Self { scripts: scripts.unwrap_or_else(|| found.scripts.clone()), ..found })
+    }
+
+    fn find_folders() -> Result<Self> {
         if let Some(state) = std::env::var_os("HEADPOND_STATE") {
             return Ok(Self::at(Path::new(&state)));
         }
         if is_root() {
             let (state, run) = ("/var/lib/headpond".into(), "/run/headpond".into());
-            return Ok(Self { state, run });
+            return Ok(Self { state, run, scripts: "/etc/headpond/events.d".into() });
         }
         let of_variable = |name| std::env::var_os(name).map(PathBuf::from);
         let home = || of_variable("HOME").context("HOME is not set: set it, or HEADPOND_STATE");
@@ -48,12 +56,13 @@ impl Places {
             None => home()?.join(".local/state"),
         };
         let run = of_variable("XDG_RUNTIME_DIR").unwrap_or_else(|| state.clone());
-        Ok(Self { state: state.join("headpond"), run: run.join("headpond") })
+        Ok(Self { run: run.join("headpond"), ..Self::at(&state.join("headpond")) })
     }
 
-    /// Both in one folder.
+    /// All in one folder.
     pub fn at(folder: &Path) -> Self {
-        Self { state: folder.to_owned(), run: folder.to_owned() }
+        let scripts = folder.join("events.d");
+        Self { state: folder.to_owned(), run: folder.to_owned(), scripts }
     }
 
     /// The description of volume `name`.
@@ -120,7 +129,7 @@ impl Places {
         let sockets = [self.control_socket(name), self.nbd_socket(name)].into_iter().flatten();
         let left = sockets.filter(|socket| is_left_socket(socket));
         let files = [self.journal(name), self.look(name), self.loading(name)];
-        for file in files.into_iter().chain(left) {
+        for file in files.into_iter().chain(self.events(name)).chain(left) {
             // It may not exist.
             let _ = fs::remove_file(file);
         }
@@ -225,6 +234,16 @@ impl Places {
     /// The journal of advice and settings of a volume.
     pub fn journal(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.journal.jsonl"))
+    }
+
+    /// The files of the events of a volume: the newer one, and the older.
+    pub fn events(&self, name: &str) -> [PathBuf; 2] {
+        ["events.jsonl", "events.old.jsonl"].map(|end| self.state.join(format!("{name}.{end}")))
+    }
+
+    /// The folder of the executables that run on each event.
+    pub fn event_scripts(&self) -> &Path {
+        &self.scripts
     }
 
     /// The file of a sample of a served volume's requests.

@@ -5,18 +5,27 @@
 //!   thread by the [`Pulse`].
 //! - The resources of a client are bounded: connections, and the time for a request to arrive.
 
+mod asked;
+pub mod peer;
 mod routes;
 
 use super::command::{Command, Message, Reply};
+use super::events::Events;
 use super::pulse::Pulse;
+use crate::log;
 use anyhow::{Context, Result};
+use asked::Asked;
 use headpond_api::Refusal;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::requests::StopBody;
 use headpond_block::Runtime;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use peer::Peer;
 use routes::{routes, without_room};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -41,6 +50,8 @@ const COMMANDS_MAX: usize = 48;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Timeout of the data thread for a `GET`, which then gets an error.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(1500);
+/// For the last line of the log.
+const LOG_TIME: Duration = Duration::from_secs(1);
 /// Delay after a failed accept, such as for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,6 +67,7 @@ pub struct DataThread {
     volume: Arc<str>,
     messages: mpsc::Sender<Message>,
     pulse: Arc<Pulse>,
+    events: Events,
     permits: Arc<Semaphore>,
 }
 
@@ -69,11 +81,12 @@ impl Control {
         volume: &str,
         messages: mpsc::Sender<Message>,
         pulse: Arc<Pulse>,
+        events: Events,
     ) -> Result<Self> {
         let listener = listen(socket)?;
         let (ended, wait) = oneshot::channel();
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
-        let data = DataThread { volume: volume.into(), messages, pulse, permits };
+        let data = DataThread { volume: volume.into(), messages, pulse, events, permits };
         let left = socket.to_owned();
         let serve = move || run(listener, &left, data, wait);
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
@@ -140,6 +153,12 @@ impl DataThread {
         let message = Message { command: make(reply), permit };
         self.messages.send(message).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// The outcome of a command, whose event is told.
+    fn told<A>(&self, asked: Asked, outcome: Result<A, Refusal>) -> Result<A, Refusal> {
+        asked.ended(&outcome).into_iter().for_each(|event| self.events.tell(event));
+        outcome
     }
 
     /// Describes how long the data thread has not answered, and why, if known.
@@ -232,6 +251,12 @@ async fn serve(
 ) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
+    // One whose end is unknown may not command.
+    let Ok(peer) = Peer::of(&stream) else { return };
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        service.call(request)
+    });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A client that disconnects is not an error.
     tokio::select! {
@@ -255,11 +280,11 @@ async fn heed_signals(data: DataThread) {
     loop {
         tokio::select! {
             _ = hangup.recv() => {
-                eprintln!("headpond: note: SIGHUP is ignored: `headpond set` changes settings");
+                tracing::info!("SIGHUP is ignored: `headpond set` changes settings");
                 continue;
             }
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = term.recv() => tracing::info!("SIGTERM: the volume is to be stopped"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: the volume is to be stopped"),
         }
         if std::mem::replace(&mut is_ending, true) {
             end_at_once(&data);
@@ -269,9 +294,9 @@ async fn heed_signals(data: DataThread) {
             let body = StopBody { force: true, ..StopBody::default() };
             let stop = |reply| Command::Stop(body, reply);
             if let Err(refusal) = data.send(stop).await {
-                eprintln!(
-                    "headpond: error: not stopped: {}; another signal ends the daemon as a kill does",
-                    refusal.error
+                let error = refusal.error;
+                tracing::error!(
+                    "not stopped: {error}; another signal ends the daemon as a kill does"
                 );
             }
         });
@@ -283,9 +308,10 @@ fn end_at_once(data: &DataThread) -> ! {
         Some(what) => format!("it waited for {what}"),
         None => format!("{} {}", data.volume, data.silence()),
     };
-    eprintln!(
-        "headpond: error: ended by a second signal before the volume was closed: {stuck}; the \
-         next start replays the cache's log"
+    tracing::error!(
+        "ended by a second signal before the volume was closed: {stuck}; the next start replays \
+         the cache's log"
     );
+    log::await_written(LOG_TIME);
     std::process::exit(i32::from(Exit::Error as u8))
 }

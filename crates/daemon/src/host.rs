@@ -30,9 +30,9 @@ pub fn claimant(notifier: &Notifier) -> Claimant {
 
 fn tell(watching: &Watching) {
     let Watching { volume, host, at_most } = watching;
-    eprintln!(
-        "headpond: note: {volume} was not stopped on {host}: watching its devices for a heartbeat \
-         of that host for {} s",
+    tracing::warn!(
+        "{volume} was not stopped on {host}: watching its devices for a heartbeat of that host for \
+         {} s",
         at_most.as_secs_f64()
     );
 }

@@ -1,5 +1,5 @@
-//! Serves a volume: the volume and its exports on the data thread, the control thread, and a thread
-//! for files.
+//! Serves a volume: the volume and its exports on the data thread, the control thread, and threads
+//! for files, the log and events.
 //!
 //! 1. Devices are opened and the volume is assembled on the data thread's ring; the terminal and
 //!    `status` show the progress.
@@ -16,10 +16,12 @@ mod command;
 mod control;
 mod cores;
 pub mod device;
+mod events;
 pub mod export;
 mod files;
 pub mod host;
 pub mod loading;
+pub mod log;
 mod members;
 mod meminfo;
 mod opening;
@@ -32,6 +34,7 @@ mod serving;
 mod stopped;
 mod systemd;
 pub mod wall_clock;
+mod watching;
 mod work;
 
 pub use members::MISSING;

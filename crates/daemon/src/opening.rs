@@ -6,8 +6,9 @@ use super::assembly::{Assembly, assemble};
 use super::clients;
 use super::control::Control;
 use super::cores::offer;
+use super::events::{EventThreads, Events, raised};
 use super::files::Files;
-use super::loading::{ProgressFile, look};
+use super::loading::{ProgressFile, look, parts};
 use super::pulse::Pulse;
 use super::recording::Recording;
 use super::service::{ControlService, End};
@@ -15,12 +16,13 @@ use super::serving::Data;
 use super::systemd::{Notifier, Notifying, PROGRESS_TIME};
 use crate::device::{DeviceSpec, Opener};
 use crate::export::{self, Address};
-use crate::host;
+use crate::{host, log};
 use anyhow::{Context, Result};
 use headpond_api::Client;
+use headpond_api::events::{Event, EventKind, Severity};
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
-use headpond_block::{BufferPool, Listener, LocalFuture, PoolConfig, Runtime, memory};
+use headpond_block::{BlockDevice, BufferPool, Listener, LocalFuture, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
@@ -29,6 +31,7 @@ use headpond_volume::{
     Alert, Description, DescriptionKeeper, ExportDescription, LoadWatch, Note, OpenError,
     OpenOptions, Risk, Tolerance, Volume,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,13 +74,16 @@ pub fn serve(places: &Places, description: Description, options: ServeOptions) -
     }
     places.make_run_folder()?;
     memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;
+    log::set_volume(name);
+    let threads = EventThreads::begin(places, name)?;
     let notifying = Notifying::begin().context("cannot start a thread")?;
     let notifier = notifying.notifier();
     // The stack of the first thread grows on demand, which without memory ends the process; that of
     // another thread is allocated at its start.
     let thread = std::thread::Builder::new().name("data".into()).stack_size(STACK_BYTES);
     let served = std::thread::scope(|scope| {
-        let data = thread.spawn_scoped(scope, || run(places, description, options, notifier))?;
+        let data =
+            thread.spawn_scoped(scope, || run(places, description, options, notifier, &threads))?;
         data.join().expect("the data thread does not panic")
     });
     if let Err(error) = &served {
@@ -92,12 +98,16 @@ fn run(
     description: Description,
     options: ServeOptions,
     notifier: &Notifier,
+    threads: &EventThreads,
 ) -> Result<Exit> {
     let pool = BufferPool::new(&PoolConfig::default());
     let lend = pool.clone();
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let opening = Opening { places, options, ring, runtime, pool: lend, notifier };
-        let data = Data::open(opening, description).await?;
+        let opening = Opening { places, options, ring, runtime, pool: lend, notifier, threads };
+        let data = Data::open(opening, description).await.inspect_err(|error| {
+            let failed = Event::new(EventKind::StartFailed, Severity::Error, told(error));
+            threads.events().tell(failed);
+        })?;
         data.serve().await
     })?
 }
@@ -110,26 +120,35 @@ struct Opening<'a> {
     runtime: Runtime,
     pool: BufferPool,
     notifier: &'a Notifier,
+    threads: &'a EventThreads,
 }
 
 impl Data {
     async fn open(opening: Opening<'_>, described: Description) -> Result<Self> {
-        let Opening { places, options, ring, runtime, pool, notifier } = opening;
+        let Opening { places, options, ring, runtime, pool, notifier, threads } = opening;
+        let events = threads.events();
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let opener = Opener::new(ring.clone(), runtime.clone());
-        let start =
-            Start { places, opener: &opener, runtime: &runtime, pool: &pool, options, notifier };
+        let start = Start {
+            places,
+            opener: &opener,
+            runtime: &runtime,
+            pool: &pool,
+            options,
+            notifier,
+            events,
+        };
         let (volume, description) = start.until_open(&described).await?;
         places.forget_refusal(&description.name);
         // Before any client: from now on there may be dirty data.
         places.forget_left(&description.name)?;
-        volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
+        tell_of_start(threads, &volume);
         let files = Files::new(places.clone())?;
         keep_description(&volume, &files);
         if volume.description() != described
             && let Err(error) = files.save(volume.description()).await
         {
-            eprintln!("headpond: note: {error:#}: what differs is told again at the next start");
+            tracing::warn!("{error:#}: what differs is told again at the next start");
         }
         let volume = Rc::new(volume);
         let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
@@ -159,6 +178,7 @@ impl Data {
             exports,
             pool,
             pulse: Arc::clone(&pulse),
+            events: events.clone(),
             notifier: notifier.clone(),
             work: Rc::default(),
             end: End::default(),
@@ -170,7 +190,7 @@ impl Data {
         notifier.watch(Arc::clone(&pulse));
         // Last, so that a volume whose control socket answers is being served.
         let socket = places.control_socket(&description.name)?;
-        let control = Control::start(&socket, &description.name, to_data, pulse)?;
+        let control = Control::start(&socket, &description.name, to_data, pulse, events.clone())?;
         Ok(Self { service, control, messages })
     }
 }
@@ -183,6 +203,7 @@ struct Start<'a> {
     pool: &'a BufferPool,
     options: ServeOptions,
     notifier: &'a Notifier,
+    events: &'a Events,
 }
 
 impl Start<'_> {
@@ -213,7 +234,7 @@ impl Start<'_> {
             self.places.note_refusal(&described.name, &refusal);
             let text = refusal.to_string();
             if text != told_last {
-                eprintln!("headpond: note: {text}");
+                self.events.tell(raised(&refusal));
                 told_last = text;
             }
             self.notifier.status(&refusal.cause);
@@ -224,7 +245,7 @@ impl Start<'_> {
 
     async fn open(&self, assembly: Assembly) -> Result<(Volume, Description), NotOpened> {
         let Assembly { description, devices, differences, .. } = assembly;
-        differences.iter().for_each(|difference| eprintln!("headpond: note: {difference}"));
+        differences.iter().for_each(|difference| tracing::warn!("{difference}"));
         let absent = devices.absent.clone();
         let options = OpenOptions {
             tolerance: self.options.tolerance,
@@ -266,7 +287,7 @@ fn keep_description(volume: &Volume, files: &Files) {
         let saving = files.save(description.clone());
         Box::pin(async move {
             if let Err(error) = saving.await {
-                eprintln!("headpond: error: the description could not be saved: {error:#}");
+                tracing::error!("the description could not be saved: {error:#}");
             }
         })
     };
@@ -284,12 +305,30 @@ fn keep_watch(service: &Rc<ControlService>) {
     drop(service.runtime.spawn(async move { pulse.run(runtime).await }));
     let watched = Rc::clone(service);
     drop(service.runtime.spawn(async move { watched.tell_of_stop().await }));
+    drop(service.runtime.spawn(Rc::clone(service).tell_changes()));
+}
+
+/// That the volume is open, with what was noted meanwhile, and whether it had not been stopped.
+fn tell_of_start(threads: &EventThreads, volume: &Volume) {
+    let (events, notes) = (threads.events(), volume.warnings());
+    if let Some(since) = &threads.left_since {
+        let text = format!("the daemon before this one ended without a stop, after {since}");
+        let event = Event::new(EventKind::UncleanShutdown, Severity::Warning, text);
+        events.tell(event.with("notes", notes.clone()));
+    }
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+    let text = format!("{} is open: {} bytes", volume.name(), volume.geometry().size_bytes);
+    events.tell(Event::new(EventKind::VolumeStarted, Severity::Info, text).with("notes", notes));
 }
 
 /// Shows the progress of opening until it ends.
 fn watch_load(places: &Places, name: &str, notifier: &Notifier) -> LoadWatch {
     let (teller, notifier) = (ProgressFile::new(places, name), notifier.clone());
+    let slice = Cell::new(None);
     Rc::new(move |loading| {
+        if slice.replace(Some(loading.slice)) != Some(loading.slice) {
+            tracing::info!("reading the log of the cache{}", parts(&loading));
+        }
         teller.tell(loading);
         notifier.loading(&loading);
     })

@@ -88,12 +88,13 @@ impl ControlService {
             Ok::<_, anyhow::Error>(bytes)
         };
         match returned.await {
-            Ok(bytes) => eprintln!(
-                "headpond: note: {word} has come back and is resynced: it lacks at most {bytes} \
-                 bytes"
+            Ok(bytes) => tracing::info!(
+                device = word,
+                "{word} has come back and is resynced: it lacks at most {bytes} bytes"
             ),
             Err(error) => {
-                eprintln!("headpond: note: {word} is not taken back by itself: {}", told(&error));
+                let why = told(&error);
+                tracing::warn!(device = word, "{word} is not taken back by itself: {why}");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::clients;
 use super::command::{Command, Message, Reply};
+use super::events::Events;
 use super::files::Files;
 use super::pulse::Pulse;
 use super::recording::Recording;
@@ -13,6 +14,7 @@ use crate::wall_clock::utc;
 use anyhow::{Context, Result, anyhow};
 use headpond_api::Refusal;
 use headpond_api::answers::{Flushed, Stats, Status, Stopped};
+use headpond_api::events::{Event, EventKind, Severity};
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Left;
 use headpond_api::requests::{ExportsBody, FlushPace, SetBody, StopBody};
@@ -37,6 +39,7 @@ pub struct ControlService {
     pub runtime: Runtime,
     pub listeners: Vec<Rc<dyn Listener>>,
     pub files: Files,
+    pub events: Events,
     pub opener: Opener,
     pub exports: Rc<Exports>,
     pub pool: BufferPool,
@@ -255,8 +258,10 @@ impl ControlService {
             self.until_over().await;
             return self.outcome().map(|_| Stopped {});
         }
+        self.tell_of_stopping();
         let closed = self.close().await;
         let error = closed.as_ref().err().map(told);
+        self.tell_of_stopped(error.as_deref()).await;
         self.end.stage.replace(Stage::Over(error));
         self.end.is_over.notify_all();
         closed.map(|()| Stopped {})
@@ -294,6 +299,22 @@ impl ControlService {
              --force ends both without losing acknowledged data",
             reasons.join("; ")
         ))
+    }
+
+    fn tell_of_stopping(&self) {
+        let text = "the volume is being stopped";
+        self.events.tell(Event::new(EventKind::VolumeStopping, Severity::Info, text));
+    }
+
+    /// Before the stop is answered: a daemon that is started then goes on after these events.
+    async fn tell_of_stopped(&self, error: Option<&str>) {
+        self.events.tell_held();
+        let (severity, text) = match error {
+            None => (Severity::Info, "the volume is stopped".to_owned()),
+            Some(error) => (Severity::Error, format!("not shut down cleanly: {error}")),
+        };
+        self.events.tell(Event::new(EventKind::VolumeStopped, severity, text));
+        self.events.written().await;
     }
 
     /// Connected clients, without those whose disconnection is not detected yet.
@@ -345,9 +366,7 @@ impl ControlService {
             let dirty_bytes = status.cache.map_or(0, |cache| cache.unsafe_bytes());
             let left = Left { dirty_bytes: Some(dirty_bytes), size_bytes: Some(status.size_bytes) };
             if let Err(error) = self.files.note_left(name, left).await {
-                eprintln!(
-                    "headpond: note: {error:#}: `status` will not know the amount of dirty data"
-                );
+                tracing::warn!("{error:#}: `status` will not know the amount of dirty data");
             }
         }
         stopped.context(context)?;

@@ -55,7 +55,7 @@ fn serve_at(service: &ControlService, listener: &Rc<dyn Listener>) {
     let (server, listener) = (Rc::clone(&service.server), Rc::clone(listener));
     drop(service.runtime.spawn(async move {
         if let Err(error) = server.serve(listener).await {
-            eprintln!("headpond: error: a listener ended: {error}");
+            tracing::error!("a listener ended: {error}");
         }
     }));
 }

@@ -26,7 +26,7 @@ pub fn set_stopped(
         // What the members say is changed, not what the file says.
         let assembly = assemble(&opener, &runtime, described).await?;
         let Assembly { description, devices, differences, .. } = assembly;
-        differences.iter().for_each(|difference| eprintln!("headpond: note: {difference}"));
+        differences.iter().for_each(|difference| tracing::warn!("{difference}"));
         let changed = change(description)?;
         let claimant = Some(host::claimant(&Notifier::default()));
         let recorded = Volume::record_stopped(&runtime, &changed, devices, claimant).await;

@@ -1,9 +1,9 @@
 //! The command line: all commands.
 
 use crate::args::{
-    AdviseArgs, AnalyzeArgs, CreateArgs, DescribeArgs, DestroyArgs, FlushArgs, ImportArgs,
-    MergeArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs, StatsArgs, StatusArgs,
-    StopArgs,
+    AdviseArgs, AnalyzeArgs, CreateArgs, DescribeArgs, DestroyArgs, EventsArgs, FlushArgs,
+    ImportArgs, MergeArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs, StatsArgs,
+    StatusArgs, StopArgs,
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
@@ -55,6 +55,7 @@ pub enum Command {
     #[command(subcommand)]
     Label(LabelCommand),
     Stats(StatsArgs),
+    Events(EventsArgs),
     Set(SetArgs),
     #[command(subcommand)]
     Cache(CacheCommand),

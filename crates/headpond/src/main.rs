@@ -21,8 +21,13 @@ use commands::trace::TraceCommand;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_block::memory::ReservedMemory;
+use headpond_daemon::log;
 use std::process::ExitCode;
+use std::time::Duration;
 use telling::plain;
+
+/// For the last lines of a daemon's log.
+const LOG_TIME: Duration = Duration::from_secs(1);
 
 #[global_allocator]
 static MEMORY: ReservedMemory = ReservedMemory::new();
@@ -39,13 +44,17 @@ fn main() -> ExitCode {
             outlive_the_terminal();
             Ok(())
         }
-        false => interrupt::watch(),
+        false => {
+            log::print_notes();
+            interrupt::watch()
+        }
     };
     let exit = match watched.and_then(|()| run(&cli.command)) {
         Ok(Exit::Ok) if telling::is_lost() => Exit::Error,
         Ok(exit) => exit,
         Err(error) => report(&error),
     };
+    log::await_written(LOG_TIME);
     if interrupt::is_interrupted() { Exit::Interrupted.into() } else { exit.into() }
 }
 
@@ -56,6 +65,7 @@ fn is_printer(command: &Command) -> bool {
         Command::Status(_)
             | Command::Scan(_)
             | Command::Stats(_)
+            | Command::Events(_)
             | Command::Probe(_)
             | Command::Label(LabelCommand::Show(_))
             | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
@@ -97,6 +107,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Describe(args) => commands::scan::describe(&places, args),
         Command::Status(args) => commands::status::run(&places, args),
         Command::Stats(args) => commands::stats::run(&places, args),
+        Command::Events(args) => commands::events::run(&places, args),
         Command::Set(args) => commands::set::run(&places, args),
         Command::Cache(command) => commands::cache::run(&places, command),
         Command::Core(command) => commands::core::run(&places, command),
@@ -120,10 +131,13 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
     }
 }
 
-/// Prints the error with its causes, and finds the exit code.
+/// Prints the error with its causes, for a daemon in its log, and finds the exit code.
 fn report(error: &anyhow::Error) -> Exit {
     let exit = Failure::exit_of(error);
     let word = if exit == Exit::Refused { "refused" } else { "error" };
-    eprintln!("headpond: {word}: {}", plain(&told(error)));
+    let text = format!("{word}: {}", plain(&told(error)));
+    if !log::take_error(&text) {
+        eprintln!("headpond: {text}");
+    }
     exit
 }

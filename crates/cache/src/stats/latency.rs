@@ -250,6 +250,13 @@ impl LatencyStats {
         let used = Way::ALL.into_iter().zip(&self.0).filter(|(_, times)| !times.is_empty());
         used.map(|(way, times)| told(way, times)).collect()
     }
+
+    /// Requests that took at least so long, or that a sample represents.
+    pub fn as_long_as(&self, time: Duration) -> Vec<(Way, u64)> {
+        let nanos = (time.as_nanos() as u64).min(LONGEST_NANOS);
+        let count = |times: &Histogram<u64>| times.count_between(nanos, LONGEST_NANOS);
+        Way::ALL.into_iter().zip(self.0.iter().map(count)).collect()
+    }
 }
 
 fn told(way: Way, times: &Histogram<u64>) -> WayLatency {
@@ -284,6 +291,17 @@ mod tests {
             timed[1] += u32::from(writes.take());
         }
         assert_eq!(timed, [10, 10]);
+    }
+
+    #[test]
+    fn requests_that_took_long_are_counted_by_their_path() {
+        let mut all = LatencyStats::default();
+        for (way, millis) in [(Way::Flush, 1), (Way::Flush, 1500), (Way::ReadMiss, 20_000_000)] {
+            all.record(way, Duration::from_millis(millis), 1);
+        }
+        let long = all.as_long_as(Duration::from_secs(1));
+        let found: Vec<_> = long.into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(found, [(Way::ReadMiss, 1), (Way::Flush, 1)], "the first is past the maximum");
     }
 
     #[test]

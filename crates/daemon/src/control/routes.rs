@@ -2,6 +2,8 @@
 //!
 //! **Invariant**: for any error the answer is `{"schema", "error", "exit"}`.
 
+use super::asked::Asked;
+use super::peer::Peer;
 use super::{CONNECTIONS_MAX, DataThread};
 use crate::command::{ArrayCommand, Command, Reply};
 use axum::extract::rejection::JsonRejection;
@@ -9,7 +11,7 @@ use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use headpond_api::Refusal;
 use headpond_api::answers::{Status, Versioned};
 use headpond_api::operations::{self as api, Operation};
@@ -105,34 +107,48 @@ impl Routes {
     where
         A: Serialize + Send + 'static,
     {
-        let handler = async move |State(to): State<DataThread>| respond(to.execute(make).await);
+        let handler = async move |State(to): State<DataThread>,
+                                  Extension(peer): Extension<Peer>| {
+            let asked = Asked::of(operation.path, &(), peer);
+            respond(to.told(asked, to.execute(make).await))
+        };
         self.at(operation.path, post(handler))
     }
 
     fn command<B, A>(self, operation: Operation<B, A>, make: fn(B, Reply<A>) -> Command) -> Self
     where
-        B: DeserializeOwned + Send + 'static,
+        B: Serialize + DeserializeOwned + Send + 'static,
         A: Serialize + Send + 'static,
     {
-        let handler = async move |State(to): State<DataThread>, Body(body): Body<B>| {
-            respond(to.execute(|reply| make(body, reply)).await)
+        let handler = async move |State(to): State<DataThread>,
+                                  Extension(peer): Extension<Peer>,
+                                  Body(body): Body<B>| {
+            let asked = Asked::of(operation.path, &body, peer);
+            respond(to.told(asked, to.execute(|reply| make(body, reply)).await))
         };
         self.at(operation.path, post(handler))
     }
 
     fn array<B>(self, operation: Operation<B, Status>, make: fn(B) -> ArrayCommand) -> Self
     where
-        B: DeserializeOwned + Send + 'static,
+        B: Serialize + DeserializeOwned + Send + 'static,
     {
-        let handler = async move |State(to): State<DataThread>, Body(body): Body<B>| {
-            respond(to.execute(|reply| Command::Array(make(body), reply)).await)
+        let handler = async move |State(to): State<DataThread>,
+                                  Extension(peer): Extension<Peer>,
+                                  Body(body): Body<B>| {
+            let asked = Asked::of(operation.path, &body, peer);
+            let command = |reply| Command::Array(make(body), reply);
+            respond(to.told(asked, to.execute(command).await))
         };
         self.at(operation.path, post(handler))
     }
 
     /// Without the limit on waiting commands: it may end them.
     fn stop(self) -> Self {
-        let handler = async move |State(to): State<DataThread>, Body(body): Body<_>| {
+        let handler = async move |State(to): State<DataThread>,
+                                  Extension(peer): Extension<Peer>,
+                                  Body(body): Body<_>| {
+            to.events.tell(Asked::of(api::STOP.path, &body, peer).begun());
             respond(to.send(|reply| Command::Stop(body, reply)).await)
         };
         self.at(api::STOP.path, post(handler))

@@ -112,7 +112,7 @@ impl Vetted {
     pub fn check_cache(&self, cache: &DeviceSpec, mode: Mode, consent: Consent) -> Result<()> {
         self.check_mode(cache, mode, consent)?;
         if let Some(reason) = &self.volatile {
-            eprintln!("headpond: note: {cache} is volatile ({reason})");
+            tracing::warn!("{cache} is volatile ({reason})");
         }
         Ok(())
     }

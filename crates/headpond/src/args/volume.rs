@@ -3,6 +3,8 @@
 use clap::Args;
 use headpond_api::requests::FlushPace;
 use headpond_cache::{CleaningConfig, Mode};
+use headpond_daemon::log::{LogFormat, LogLevel};
+use headpond_daemon::wall_clock;
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
 use headpond_volume::description::HEARTBEAT_MS_DEFAULT;
@@ -10,6 +12,7 @@ use headpond_volume::{SeqCutoff, SettingChange, SettingError, Size, parse_word};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::SystemTime;
 
 /// The array that is made of new members.
 #[derive(Args)]
@@ -195,6 +198,53 @@ pub struct ServeArgs {
     /// if that is safe, and otherwise wait on. Members that come later are resynced.
     #[arg(long, value_name = "SECONDS", conflicts_with = "force")]
     pub wait_for_devices: Option<u64>,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// The log of a daemon, on the standard error.
+#[derive(Args, Default)]
+pub struct LogArgs {
+    /// Lines of text, or an object a line: text (default) or json.
+    #[arg(long, value_name = "text|json", value_parser = parse_word::<LogFormat>)]
+    pub log_format: Option<LogFormat>,
+    /// What is logged, and what is worse: error, warn, info (default) or debug.
+    #[arg(long, value_name = "LEVEL", value_parser = parse_word::<LogLevel>)]
+    pub log_level: Option<LogLevel>,
+}
+
+/// Show what happened to a volume, or to all, whether served or not.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond events hv0\n  headpond events hv0 --since 2d\n  \
+    headpond events --follow --json\n  headpond events hv0 --since '2026-11-30 07:00'\n\n\
+    Times are in UTC. At least the newest 256 KiB of events of each volume are kept, over restarts.\n\
+    Executables in /etc/headpond/events.d run on each event: docs/operating.md.")]
+pub struct EventsArgs {
+    /// Default: all volumes.
+    pub name: Option<String>,
+    /// Wait for further events, and show them as they come.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Only events since this time, or for so long: 2026-11-30, '2026-11-30 07:52', RFC 3339, 15m,
+    /// 6h, 2d.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Since>,
+    /// Print JSON instead of text: a list, with --follow an object a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A time that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Since(pub SystemTime);
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time = wall_clock::parse(text, SystemTime::now());
+        time.map(Self).ok_or_else(|| "no time such as 2026-11-30 07:52, 15m, 6h or 2d".to_owned())
+    }
 }
 
 /// Where to look for volumes.

@@ -10,6 +10,7 @@ pub mod core;
 pub mod create;
 pub mod destroy;
 pub mod drive;
+pub mod events;
 pub mod export;
 pub mod flush;
 pub mod lab;

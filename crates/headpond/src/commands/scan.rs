@@ -1,6 +1,7 @@
 //! `headpond scan`, `import` and `describe`: volumes by what their devices say.
 
-use crate::args::{DescribeArgs, FoundArgs, ImportArgs, ScanArgs};
+use super::serve::begin_log;
+use crate::args::{DescribeArgs, FoundArgs, ImportArgs, LogArgs, ScanArgs};
 use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::answers::Versioned;
@@ -99,13 +100,14 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Exit> {
             }
         }
         return match exit {
-            Exit::Ok => super::serve::all::run(places),
+            Exit::Ok => super::serve::all::run(places, &LogArgs::default()),
             exit => Ok(exit),
         };
     }
     let name = args.name.as_deref().expect("clap wants a name or --all");
     let found = pick(&found, name)?;
     let description = describe_one(places, found)?;
+    begin_log(&LogArgs::default())?;
     let options = ServeOptions { tolerance: Tolerance::Careful, wait_for_devices: None };
     headpond_daemon::serve(places, description, options)
 }

@@ -14,6 +14,7 @@ mod common;
 mod cores;
 mod demo;
 mod drive;
+mod events;
 mod hung_server;
 mod import;
 mod kill;

@@ -137,6 +137,17 @@ impl DeviceErrors {
     pub fn total(self) -> u64 {
         self.read + self.write + self.flush + self.checksum + self.timeout
     }
+
+    /// Those since earlier counts; nothing of a count that was reset in between.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            read: self.read.saturating_sub(earlier.read),
+            write: self.write.saturating_sub(earlier.write),
+            flush: self.flush.saturating_sub(earlier.flush),
+            checksum: self.checksum.saturating_sub(earlier.checksum),
+            timeout: self.timeout.saturating_sub(earlier.timeout),
+        }
+    }
 }
 
 impl fmt::Display for DeviceErrors {

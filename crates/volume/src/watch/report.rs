@@ -15,13 +15,14 @@ use groups::Sums;
 pub use groups::{Groups, Row};
 use headpond_block::ByteRange;
 use headpond_cache::{
-    BypassReason, ClassStats, CoreStats, LatencyStats, SliceStats, Traffic, WayLatency,
+    BypassReason, ClassStats, CoreStats, LatencyStats, SliceStats, Traffic, Way, WayLatency,
 };
 use headpond_raid::PlanCounts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// All statistics of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +146,15 @@ impl Volume {
             }
         };
         cores.iter().enumerate().map(report).collect()
+    }
+
+    /// Requests of clients that took at least so long, as the cache or the tier in front of it has
+    /// timed them; none without.
+    pub fn slow_requests(&self, time: Duration) -> Vec<(Way, u64)> {
+        let Some(cached) = self.tier().or_else(|| self.cached()) else { return Vec::new() };
+        let mut latency = LatencyStats::default();
+        cached.slices.iter().for_each(|slice| latency += &slice.latencies());
+        latency.as_long_as(time)
     }
 
     /// Resets all counters of the cache, the array and readahead. The cache keeps its contents.

@@ -5,6 +5,8 @@
 //!   here. A second one would end it as a kill does.
 //! - A kill of this process ends no daemon.
 
+use crate::args::LogArgs;
+use crate::telling::word;
 use anyhow::{Context, Result};
 use headpond_api::client::Client;
 use headpond_api::outcome::{Exit, told};
@@ -28,9 +30,9 @@ struct Daemons {
 ///
 /// # Errors
 /// If signals cannot be received.
-pub fn run(places: &Places) -> Result<Exit> {
+pub fn run(places: &Places, log: &LogArgs) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let worst = runtime.block_on(serve(places))?;
+    let worst = runtime.block_on(serve(places, log))?;
     Ok(match worst {
         0 => Exit::Ok,
         2 => Exit::Usage,
@@ -40,7 +42,7 @@ pub fn run(places: &Places) -> Result<Exit> {
     })
 }
 
-async fn serve(places: &Places) -> Result<u8> {
+async fn serve(places: &Places, log: &LogArgs) -> Result<u8> {
     // Before any daemon runs, so that no signal ends this process alone.
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -48,7 +50,7 @@ async fn serve(places: &Places) -> Result<u8> {
     let mut daemons =
         Daemons { processes: BTreeMap::new(), ends: JoinSet::new(), worst: Exit::Ok as u8 };
     for name in places.names() {
-        match start(places, &name) {
+        match start(places, &name, log) {
             Ok(Some(child)) => daemons.watch(name, child),
             Ok(None) => eprintln!("headpond: note: {name} is being served already"),
             Err(error) => daemons.has_failed(&name, &told(&error)),
@@ -71,14 +73,17 @@ async fn serve(places: &Places) -> Result<u8> {
 }
 
 /// A daemon for the volume; none if there is one.
-fn start(places: &Places, name: &str) -> Result<Option<Child>> {
+fn start(places: &Places, name: &str, log: &LogArgs) -> Result<Option<Child>> {
     places.load(name)?;
     if Client::of(places, name)?.is_served() || loading::look(places, name).is_some() {
         return Ok(None);
     }
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
-    command.args(["serve", name]).stdin(Stdio::null()).process_group(0);
+    let format = log.log_format.map(|format| ["--log-format".to_owned(), word(format)]);
+    let level = log.log_level.map(|level| ["--log-level".to_owned(), word(level)]);
+    command.args(["serve", name]).args(format.into_iter().chain(level).flatten());
+    command.stdin(Stdio::null()).process_group(0);
     // A manager of this process expects its own reports only.
     command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
     command.spawn().map(Some).context("cannot start its daemon")
