@@ -32,10 +32,12 @@ impl Client {
     /// Where the volume is not known.
     pub fn of(places: &Places, volume: &str) -> Result<Self> {
         check_name(volume).map_err(Failure::usage)?;
-        if !places.exists(volume) {
+        let socket = places.control_socket(volume)?;
+        // One that is served needs no description.
+        if !socket.exists() && !places.exists(volume) {
             places.load(volume)?;
         }
-        Ok(Self { volume: volume.to_owned(), socket: places.control_socket(volume)? })
+        Ok(Self { volume: volume.to_owned(), socket })
     }
 
     /// Whether a daemon listens; also one that only another user may ask.
@@ -128,6 +130,11 @@ impl Client {
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::not_served(format!(
                 "{name} is not being served: start it with `headpond serve {name}`"
+            )),
+            ErrorKind::PermissionDenied => Failure::refused(format!(
+                "{name} may be looked at by root, the user that runs its daemon, and members of \
+                 the group of the configuration (`headpond check-config`): {}: {error}",
+                self.socket.display()
             )),
             _ => anyhow::Error::new(error).context(format!("{}", self.socket.display())),
         }

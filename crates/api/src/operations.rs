@@ -124,6 +124,12 @@ impl Document {
                 "default": { "description": "Not done, and why.", "content": refusal },
             },
         });
+        if !operation.is_look {
+            // Answered as any refusal is.
+            let text = "Not permitted: the peer is neither root nor the user that runs the daemon.";
+            told["responses"]["403"] = told["responses"]["default"].clone();
+            told["responses"]["403"]["description"] = text.into();
+        }
         if TypeId::of::<B>() != TypeId::of::<()>() {
             let body = content(self.schemas.subschema_for::<B>());
             told["requestBody"] = json!({ "required": true, "content": body });

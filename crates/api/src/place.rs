@@ -1,10 +1,16 @@
 //! Folders of descriptions and control sockets.
+//!
+//! Root has those of the system. Other users have their own, and see the volumes of the system as
+//! well, where they may read them: a name means one volume for a user.
 
+use crate::config::Config;
 use crate::outcome::Failure;
+use crate::readers::Readers;
 use anyhow::{Context, Result, bail};
 use headpond_volume::{Alert, Description, check_name};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Longest path that a Unix socket can have on Linux, in bytes.
@@ -14,6 +20,18 @@ const SOCKET_PATH_MAX: usize = 107;
 /// that it runs on events.
 #[derive(Clone, Debug)]
 pub struct Places {
+    own: Folders,
+    /// Of the system, for a user who has others.
+    system: Option<Folders>,
+    /// Of what is written here.
+    readers: Readers,
+    /// Whether the folders are ours, to be opened to the readers; else they are somebody's whose
+    /// name was given.
+    are_of_system: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Folders {
     state: PathBuf,
     run: PathBuf,
     scripts: PathBuf,
@@ -34,35 +52,85 @@ impl Places {
     /// user's own for other users. `HEADPOND_EVENTS` is the folder of executables for events.
     ///
     /// # Errors
-    /// Where the user has no home.
-    pub fn find() -> Result<Self> {
-        let found = Self::find_folders()?;
-        let scripts = std::env::var_os("HEADPOND_EVENTS").map(PathBuf::from);
-        Ok(Self { scripts: scripts.unwrap_or_else(|| found.scripts.clone()), ..found })
+    /// Where the user has no home, and may not look at the system's volumes.
+    pub fn find(config: &Config) -> Result<Self> {
+        let found = Self::find_folders(config)?;
+        match std::env::var_os("HEADPOND_EVENTS") {
+            Some(folder) => Ok(found.with_scripts(folder.into())),
+            None => Ok(found),
+        }
     }
 
-    fn find_folders() -> Result<Self> {
-        if let Some(state) = std::env::var_os("HEADPOND_STATE") {
-            return Ok(Self::at(Path::new(&state)));
-        }
-        if is_root() {
-            let (state, run) = ("/var/lib/headpond".into(), "/run/headpond".into());
-            return Ok(Self { state, run, scripts: "/etc/headpond/events.d".into() });
-        }
-        let of_variable = |name| std::env::var_os(name).map(PathBuf::from);
-        let home = || of_variable("HOME").context("HOME is not set: set it, or HEADPOND_STATE");
-        let state = match of_variable("XDG_STATE_HOME") {
-            Some(folder) => folder,
-            None => home()?.join(".local/state"),
+    fn find_folders(config: &Config) -> Result<Self> {
+        let readers = match is_root() {
+            true => Readers::of_group(&config.group),
+            false => Readers::nobody(),
         };
-        let run = of_variable("XDG_RUNTIME_DIR").unwrap_or_else(|| state.clone());
-        Ok(Self { run: run.join("headpond"), ..Self::at(&state.join("headpond")) })
+        if let Some(state) = std::env::var_os("HEADPOND_STATE") {
+            return Ok(Self { readers, ..Self::at(Path::new(&state)) });
+        }
+        let system = Folders {
+            state: config.state_folder.clone(),
+            run: config.run_folder.clone(),
+            scripts: config.events_folder.clone(),
+        };
+        if is_root() {
+            return Ok(Self { own: system, system: None, readers, are_of_system: true });
+        }
+        match Folders::of_user() {
+            // Such as an agent that watches volumes.
+            Err(_) if fs::read_dir(&system.state).is_ok() => Ok(Self::of(system)),
+            own => Ok(Self { system: Some(system), ..Self::of(own?) }),
+        }
     }
 
     /// All in one folder.
     pub fn at(folder: &Path) -> Self {
-        let scripts = folder.join("events.d");
-        Self { state: folder.to_owned(), run: folder.to_owned(), scripts }
+        Self::of(Folders::at(folder))
+    }
+
+    fn of(own: Folders) -> Self {
+        Self { own, system: None, readers: Readers::nobody(), are_of_system: false }
+    }
+
+    fn with_scripts(mut self, folder: PathBuf) -> Self {
+        self.own.scripts = folder;
+        self
+    }
+
+    /// Who may look beside the owner.
+    pub fn readers(&self) -> Readers {
+        self.readers
+    }
+
+    /// The folders that a volume is in: the user's own, unless only the system has it.
+    fn of_volume(&self, name: &str) -> &Folders {
+        let has = |folders: &Folders| folders.description(name).exists();
+        match &self.system {
+            Some(system) if !has(&self.own) && has(system) => system,
+            _ => &self.own,
+        }
+    }
+
+    /// Lets the readers look at a volume: at what is there of it, and from now on.
+    ///
+    /// # Errors
+    /// The first file that cannot be given to them.
+    pub fn open_to_readers(&self, name: &str) -> Result<()> {
+        let open = |path: &Path| match fs::File::open(path) {
+            Ok(file) => self.readers.open_file(&file),
+            Err(_) => Ok(()),
+        };
+        let told = |path: &Path| format!("{}", path.display());
+        let files = [self.description(name), self.left_file(name), self.refused(name)];
+        for path in files.into_iter().chain(self.events(name)) {
+            open(&path).with_context(|| told(&path))?;
+        }
+        let folders = [&self.own.state, &self.own.run].into_iter().filter(|_| self.are_of_system);
+        for folder in folders {
+            self.readers.open_folder(folder).with_context(|| told(folder))?;
+        }
+        Ok(())
     }
 
     /// The description of volume `name`.
@@ -88,7 +156,8 @@ impl Places {
     /// # Errors
     /// Where the folder cannot be written.
     pub fn save(&self, description: &Description) -> Result<()> {
-        self.write(&self.description(&description.name), description.to_toml().as_bytes())
+        let path = self.description(&description.name);
+        self.write_for_readers(&path, description.to_toml().as_bytes())
     }
 
     /// Checks in advance that a description can be written.
@@ -97,27 +166,54 @@ impl Places {
     /// Where the folder cannot be written.
     pub fn check_writable(&self) -> Result<()> {
         let try_it = || {
-            fs::create_dir_all(&self.state)?;
-            tempfile::NamedTempFile::new_in(&self.state)
+            self.make_folder(&self.own.state)?;
+            tempfile::NamedTempFile::new_in(&self.own.state)
         };
         try_it().map(drop).with_context(|| {
             format!(
                 "cannot write to {}, where descriptions of volumes are kept",
-                self.state.display()
+                self.own.state.display()
             )
         })
     }
 
+    /// A file of its owner's.
     fn write(&self, path: &Path, text: &[u8]) -> Result<()> {
+        self.write_with(path, text, |_| {})
+    }
+
+    /// A file that the readers may read.
+    fn write_for_readers(&self, path: &Path, text: &[u8]) -> Result<()> {
+        // One that is for the owner alone is better than none.
+        self.write_with(path, text, |file| drop(self.readers.open_file(file)))
+    }
+
+    fn write_with(&self, path: &Path, text: &[u8], prepare: impl Fn(&fs::File)) -> Result<()> {
         let save = || -> Result<()> {
-            fs::create_dir_all(&self.state)?;
-            let file = tempfile::NamedTempFile::new_in(&self.state)?;
+            let folder = path.parent().context("a file is in a folder")?;
+            self.make_folder(folder)?;
+            let file = tempfile::NamedTempFile::new_in(folder)?;
             fs::write(file.path(), text)?;
+            prepare(file.as_file());
             file.as_file().sync_all()?;
             file.persist(path)?;
-            Ok(fs::File::open(&self.state)?.sync_all()?)
+            Ok(fs::File::open(folder)?.sync_all()?)
         };
         save().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Creates a folder, where it is missing; the readers may list it.
+    fn make_folder(&self, folder: &Path) -> std::io::Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(folder)?;
+        if self.are_of_system {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
+            // Without it, only root looks.
+            let _ = self.readers.open_folder(folder);
+        }
+        Ok(())
     }
 
     /// # Errors
@@ -141,7 +237,7 @@ impl Places {
     /// # Errors
     /// If it cannot be written; it is then unknown.
     pub fn note_left(&self, name: &str, left: &Left) -> Result<()> {
-        self.write(&self.left_file(name), &serde_json::to_vec(left)?)
+        self.write_for_readers(&self.left_file(name), &serde_json::to_vec(left)?)
     }
 
     /// The volume is served from now on, so the saved amount of dirty data is stale.
@@ -160,7 +256,7 @@ impl Places {
     /// Removes a file durably, if it exists.
     fn remove(&self, path: &Path) -> Result<()> {
         let remove = || match fs::remove_file(path) {
-            Ok(()) => fs::File::open(&self.state)?.sync_all(),
+            Ok(()) => path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         };
@@ -184,7 +280,7 @@ impl Places {
     }
 
     fn left_file(&self, name: &str) -> PathBuf {
-        self.state.join(format!("{name}.left.json"))
+        self.of_volume(name).state.join(format!("{name}.left.json"))
     }
 
     /// Saves a drive's state before it is set.
@@ -228,33 +324,40 @@ impl Places {
             false => format!("%{:x}", u32::from(c)),
         };
         let name: String = identity.chars().map(escape).collect();
-        self.state.join(format!("drive-{name}.json"))
+        self.own.state.join(format!("drive-{name}.json"))
     }
 
     /// The journal of advice and settings of a volume.
     pub fn journal(&self, name: &str) -> PathBuf {
-        self.state.join(format!("{name}.journal.jsonl"))
+        self.of_volume(name).state.join(format!("{name}.journal.jsonl"))
     }
 
     /// The files of the events of a volume: the newer one, and the older.
     pub fn events(&self, name: &str) -> [PathBuf; 2] {
-        ["events.jsonl", "events.old.jsonl"].map(|end| self.state.join(format!("{name}.{end}")))
+        let state = &self.of_volume(name).state;
+        ["events.jsonl", "events.old.jsonl"].map(|end| state.join(format!("{name}.{end}")))
     }
 
     /// The folder of the executables that run on each event.
     pub fn event_scripts(&self) -> &Path {
-        &self.scripts
+        &self.own.scripts
     }
 
     /// The file of a sample of a served volume's requests.
     pub fn look(&self, name: &str) -> PathBuf {
-        self.run.join(format!("{name}.look.hptrace"))
+        self.of_volume(name).run.join(format!("{name}.look.hptrace"))
     }
 
     /// Saves why a volume was not opened, for `status`.
     pub fn note_refusal(&self, name: &str, alert: &Alert) {
         // The error is printed in any case.
-        let _ = serde_json::to_vec(alert).map(|text| fs::write(self.refused(name), text));
+        let _ = self.write_refusal(name, alert);
+    }
+
+    fn write_refusal(&self, name: &str, alert: &Alert) -> Result<()> {
+        let path = self.refused(name);
+        fs::write(&path, serde_json::to_vec(alert)?)?;
+        Ok(self.readers.open_file(&fs::File::open(path)?)?)
     }
 
     /// It was opened since, or destroyed.
@@ -269,12 +372,12 @@ impl Places {
     }
 
     fn refused(&self, name: &str) -> PathBuf {
-        self.state.join(format!("{name}.refused.json"))
+        self.of_volume(name).state.join(format!("{name}.refused.json"))
     }
 
     /// The progress file of a daemon that is loading the volume.
     pub fn loading(&self, name: &str) -> PathBuf {
-        self.run.join(format!("{name}.loading.json"))
+        self.of_volume(name).run.join(format!("{name}.loading.json"))
     }
 
     pub fn exists(&self, name: &str) -> bool {
@@ -282,7 +385,7 @@ impl Places {
     }
 
     pub fn description(&self, name: &str) -> PathBuf {
-        self.state.join(format!("{name}.toml"))
+        self.of_volume(name).description(name)
     }
 
     /// The folder of sockets, created if missing.
@@ -290,9 +393,9 @@ impl Places {
     /// # Errors
     /// If it cannot be created.
     pub fn make_run_folder(&self) -> Result<&Path> {
-        fs::create_dir_all(&self.run)
-            .with_context(|| format!("cannot create {}", self.run.display()))?;
-        Ok(&self.run)
+        let run = &self.own.run;
+        self.make_folder(run).with_context(|| format!("cannot create {}", run.display()))?;
+        Ok(run)
     }
 
     /// The control socket of volume `name`.
@@ -300,7 +403,7 @@ impl Places {
     /// # Errors
     /// Where its path would be longer than a Unix socket's may be.
     pub fn control_socket(&self, name: &str) -> Result<PathBuf> {
-        checked_socket(self.run.join(format!("{name}.control")))
+        checked_socket(self.of_volume(name).run.join(format!("{name}.control")))
     }
 
     /// The NBD socket of volume `name`, unless its description says otherwise.
@@ -308,17 +411,19 @@ impl Places {
     /// # Errors
     /// As [`Self::control_socket`].
     pub fn nbd_socket(&self, name: &str) -> Result<PathBuf> {
-        checked_socket(self.run.join(format!("{name}.sock")))
+        checked_socket(self.of_volume(name).run.join(format!("{name}.sock")))
     }
 
-    /// Names of all volumes that have a description here.
+    /// Names of all volumes that have a description here, also of the system's that may be read.
     pub fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.state) else { return Vec::new() };
-        let name = |entry: fs::DirEntry| {
-            entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned)
+        let of_system = |system: &Folders| {
+            let is_readable = |name: &String| fs::File::open(system.description(name)).is_ok();
+            system.names().into_iter().filter(is_readable).collect()
         };
-        let mut names: Vec<String> = entries.flatten().filter_map(name).collect();
+        let of_system: Vec<String> = self.system.as_ref().map(of_system).unwrap_or_default();
+        let mut names: Vec<String> = self.own.names().into_iter().chain(of_system).collect();
         names.sort();
+        names.dedup();
         names
     }
 
@@ -327,11 +432,43 @@ impl Places {
             names if names.is_empty() => {
                 format!(
                     " (none is described in {}); make one with `headpond create`",
-                    self.state.display()
+                    self.own.state.display()
                 )
             }
             names => format!("; there are: {}", names.join(", ")),
         }
+    }
+}
+
+impl Folders {
+    /// All in one.
+    fn at(folder: &Path) -> Self {
+        let scripts = folder.join("events.d");
+        Self { state: folder.to_owned(), run: folder.to_owned(), scripts }
+    }
+
+    /// Of a user who is not root.
+    fn of_user() -> Result<Self> {
+        let of_variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let home = || of_variable("HOME").context("HOME is not set: set it, or HEADPOND_STATE");
+        let state = match of_variable("XDG_STATE_HOME") {
+            Some(folder) => folder,
+            None => home()?.join(".local/state"),
+        };
+        let run = of_variable("XDG_RUNTIME_DIR").unwrap_or_else(|| state.clone());
+        Ok(Self { run: run.join("headpond"), ..Self::at(&state.join("headpond")) })
+    }
+
+    fn description(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.toml"))
+    }
+
+    fn names(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.state) else { return Vec::new() };
+        let name = |entry: fs::DirEntry| {
+            entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned)
+        };
+        entries.flatten().filter_map(name).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use headpond_raid::Occupied;
 use headpond_volume::{
     AttachError, CacheDescription, CacheDevice, CacheSettings, Description, DescriptionError,
     DetachError, Dirty, ExchangeError, Keeping, NewDevice, Reopening, Replacement, ScrubCacheError,
-    SettingChange, Size, TierDescription, TierSettings, bytes_on_copies,
+    SettingChange, Size, TierDescription, bytes_on_copies,
 };
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -233,7 +233,7 @@ impl ControlService {
         }
         check_line(body)?;
         let specs = caches(body)?;
-        let settings = self.consider(body, &CacheSettings::default(), &specs, false).await?;
+        let settings = self.consider(body, &self.defaults.cache, &specs, false).await?;
         let described = CacheDescription {
             device: specs[0].to_string(),
             line: body.line.unwrap_or(Size(BLOCK_BYTES)),
@@ -289,7 +289,7 @@ impl ControlService {
         let changes: Vec<SettingChange> = body.changes.iter().map(named).collect();
         let (line, settings) = match before {
             Some(before) => (before.line, before.settings),
-            None => (Size(BLOCK_BYTES), TierSettings::default()),
+            None => (Size(BLOCK_BYTES), self.defaults.tier.clone()),
         };
         let settings = settings.with_all(&changes).map_err(Failure::usage)?;
         if !body.copies.is_empty() {

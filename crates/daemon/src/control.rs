@@ -4,9 +4,10 @@
 //! - This thread never touches the volume; it only sends messages. It watches the data
 //!   thread by the [`Pulse`].
 //! - The resources of a client are bounded: connections, and the time for a request to arrive.
+//!   Those who may only look take no connection from those who may change.
 
 mod asked;
-pub mod peer;
+mod peer;
 mod routes;
 
 use super::command::{Command, Message, Reply};
@@ -15,14 +16,13 @@ use super::pulse::Pulse;
 use crate::log;
 use anyhow::{Context, Result};
 use asked::Asked;
+use axum::{Extension, Router};
 use headpond_api::Refusal;
 use headpond_api::outcome::{Exit, Failure};
+use headpond_api::readers::Readers;
 use headpond_api::requests::StopBody;
 use headpond_block::Runtime;
-use hyper::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use peer::Peer;
@@ -41,8 +41,10 @@ use tokio::task::JoinSet;
 /// Requests in progress at the end are answered within this time, or not at all.
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 const LOOKED_EVERY: Duration = Duration::from_millis(2);
-/// Connections at a time; as many more get an error, and further ones are closed.
-pub const CONNECTIONS_MAX: usize = 64;
+/// Connections at a time, of those who may change something and of those who may only look; some
+/// more get an error, and further ones are closed.
+const CONNECTIONS_MAX: usize = 64;
+const LOOKERS_MAX: usize = 32;
 const REFUSED_MAX: usize = 64;
 /// Commands in progress at a time; the other connections are for `GET`.
 const COMMANDS_MAX: usize = 48;
@@ -72,18 +74,19 @@ pub struct DataThread {
 }
 
 impl Control {
-    /// Listens on `socket` and starts the thread.
+    /// Listens on `socket`, for its owner and the readers, and starts the thread.
     ///
     /// # Errors
     /// Where the socket cannot be made.
     pub fn start(
         socket: &Path,
+        readers: Readers,
         volume: &str,
         messages: mpsc::Sender<Message>,
         pulse: Arc<Pulse>,
         events: Events,
     ) -> Result<Self> {
-        let listener = listen(socket)?;
+        let listener = listen(socket, readers)?;
         let (ended, wait) = oneshot::channel();
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
         let data = DataThread { volume: volume.into(), messages, pulse, events, permits };
@@ -176,8 +179,8 @@ fn failed(error: String) -> Refusal {
     Refusal { error, exit: Exit::Error as u8 }
 }
 
-/// A socket for its owner only. A stale socket file is removed.
-fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
+/// A socket for its owner and the readers. A stale socket file is removed.
+fn listen(socket: &Path, readers: Readers) -> Result<std::os::unix::net::UnixListener> {
     let shown = socket.display();
     if std::os::unix::net::UnixStream::connect(socket).is_ok() {
         return Err(Failure::refused(format!("another daemon answers on {shown}: stop it first")));
@@ -188,6 +191,9 @@ fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
     let listener = std::os::unix::net::UnixListener::bind(socket)
         .with_context(|| format!("cannot listen on {shown}"))?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    if let Err(error) = readers.open_socket(socket) {
+        tracing::warn!("{shown} cannot be given to its group: only root may look: {error}");
+    }
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -214,8 +220,7 @@ async fn accept(
     data: DataThread,
     mut ended: oneshot::Receiver<()>,
 ) {
-    let service = TowerToHyperService::new(routes(data));
-    let full = TowerToHyperService::new(without_room());
+    let admission = Admission::new(data);
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     loop {
@@ -225,14 +230,13 @@ async fn accept(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) if connections.len() < CONNECTIONS_MAX => {
-                connections.spawn(serve(stream, service.clone(), stopping.clone()));
+            Ok((stream, _)) => {
+                let peer = Peer::of(&stream);
+                // Otherwise it is closed.
+                if let Some((router, permit)) = admission.admit(peer) {
+                    connections.spawn(serve(stream, peer, router, permit, stopping.clone()));
+                }
             }
-            Ok((stream, _)) if connections.len() < CONNECTIONS_MAX + REFUSED_MAX => {
-                connections.spawn(serve(stream, full.clone(), stopping.clone()));
-            }
-            // It is closed.
-            Ok(_) => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
@@ -244,19 +248,57 @@ async fn accept(
     connections.join_all().await;
 }
 
+/// What a connection is answered by: the operations, or that there is no room for it.
+struct Admission {
+    operations: Router,
+    changers: Room,
+    lookers: Room,
+    refused: Arc<Semaphore>,
+}
+
+struct Room {
+    permits: Arc<Semaphore>,
+    full: Router,
+}
+
+impl Admission {
+    fn new(data: DataThread) -> Self {
+        let room =
+            |most| Room { permits: Arc::new(Semaphore::new(most)), full: without_room(most) };
+        Self {
+            operations: routes(data),
+            changers: room(CONNECTIONS_MAX),
+            lookers: room(LOOKERS_MAX),
+            refused: Arc::new(Semaphore::new(REFUSED_MAX)),
+        }
+    }
+
+    fn admit(&self, peer: Option<Peer>) -> Option<(Router, OwnedSemaphorePermit)> {
+        let may_change = peer.as_ref().is_some_and(Peer::may_change);
+        let room = if may_change { &self.changers } else { &self.lookers };
+        if let Ok(permit) = Arc::clone(&room.permits).try_acquire_owned() {
+            return Some((self.operations.clone(), permit));
+        }
+        let permit = Arc::clone(&self.refused).try_acquire_owned().ok()?;
+        Some((room.full.clone(), permit))
+    }
+}
+
+/// Serves a connection; each of its requests says who it is from.
 async fn serve(
     stream: UnixStream,
-    service: TowerToHyperService<axum::Router>,
+    peer: Option<Peer>,
+    router: Router,
+    _permit: OwnedSemaphorePermit,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let router = match peer {
+        Some(peer) => router.layer(Extension(peer)),
+        None => router,
+    };
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
-    // One whose end is unknown may not command.
-    let Ok(peer) = Peer::of(&stream) else { return };
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        service.call(request)
-    });
+    let service = TowerToHyperService::new(router);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A client that disconnects is not an error.
     tokio::select! {
@@ -314,4 +356,33 @@ fn end_at_once(data: &DataThread) -> ! {
     );
     log::await_written(LOG_TIME);
     std::process::exit(i32::from(Exit::Error as u8))
+}
+
+#[cfg(test)]
+impl DataThread {
+    /// Of a volume that is being stopped.
+    fn ending() -> Self {
+        let (messages, _) = mpsc::channel(1);
+        let (pulse, permits) = (Arc::new(Pulse::new()), Arc::new(Semaphore::new(COMMANDS_MAX)));
+        Self { volume: "v".into(), messages, pulse, events: Events::unheard(), permits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_may_only_look_take_no_connection_from_those_who_may_change() {
+        let admission = Admission::new(DataThread::ending());
+        let peer = |uid| Some(Peer { uid, gid: uid, pid: None });
+        let foreign = peer(rustix::process::geteuid().as_raw() + 4711);
+        let open = |peer| (0..200).filter_map(|_| admission.admit(peer)).collect::<Vec<_>>();
+        let lookers = open(foreign);
+        assert_eq!(lookers.len(), LOOKERS_MAX + REFUSED_MAX);
+        assert_eq!(admission.changers.permits.available_permits(), CONNECTIONS_MAX);
+        assert_eq!(open(peer(0)).len(), CONNECTIONS_MAX);
+        drop(lookers);
+        assert_eq!(open(None).len(), LOOKERS_MAX + REFUSED_MAX, "one that is not known looks");
+    }
 }

@@ -37,6 +37,8 @@ impl ProgressFile {
         let file = File::options().create(true).truncate(false).write(true).open(&path).ok();
         // Contents of a previous daemon are discarded.
         let file = file.filter(|file| file.try_lock().is_ok() && file.set_len(0).is_ok());
+        // Without it, only the owner sees the progress.
+        file.iter().for_each(|file| drop(places.readers().open_file(file)));
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(TEMPLATE).expect("the template is ours");
         bar.set_style(style);

@@ -14,8 +14,8 @@ mod line;
 
 use crate::wall_clock::rfc3339;
 use anyhow::{Context, Result, bail};
+use headpond_api::config::{LogFormat, LogLevel};
 use line::{Fields, Style};
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -31,36 +31,12 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 const LINES_MAX: usize = 1024;
 const POLL: Duration = Duration::from_millis(1);
 
-/// How lines are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// Time, level, text, and the fields.
-    #[default]
-    Text,
-    /// An object a line.
-    Json,
-}
-
-/// What is logged: this and what is worse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogLevel {
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-        }
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
     }
 }
 
@@ -82,7 +58,7 @@ pub fn begin(format: LogFormat, level: LogLevel) -> Result<()> {
     }
     let write = move || QUEUE.write(queued.into_iter(), stderr, style);
     std::thread::Builder::new().name("log".into()).spawn(write).context("cannot start a thread")?;
-    tracing::subscriber::set_global_default(Lines { level: level.into(), style: Some(style) })
+    tracing::subscriber::set_global_default(Lines { level: filter(level), style: Some(style) })
         .context("another log was begun before")
 }
 

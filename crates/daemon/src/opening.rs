@@ -19,6 +19,7 @@ use crate::export::{self, Address};
 use crate::{host, log};
 use anyhow::{Context, Result};
 use headpond_api::Client;
+use headpond_api::config::SettingDefaults;
 use headpond_api::events::{Event, EventKind, Severity};
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
@@ -49,9 +50,11 @@ const WAIT_PAUSE: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 8 << 20;
 
 /// How a volume is served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServeOptions {
     pub tolerance: Tolerance,
+    /// Of a cache or tier that is attached.
+    pub defaults: SettingDefaults,
     /// Without an administrator: how long devices are waited for that are missing. After that a
     /// start without them has to be safe, or they are waited for on; members that come later are
     /// resynced.
@@ -73,6 +76,9 @@ pub fn serve(places: &Places, description: Description, options: ServeOptions) -
         return Err(Failure::refused(format!("{name} is being loaded by another daemon already")));
     }
     places.make_run_folder()?;
+    if let Err(error) = places.open_to_readers(name) {
+        tracing::warn!("its group cannot look at {name}: {}", told(&error));
+    }
     memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;
     log::set_volume(name);
     let threads = EventThreads::begin(places, name)?;
@@ -134,7 +140,7 @@ impl Data {
             opener: &opener,
             runtime: &runtime,
             pool: &pool,
-            options,
+            options: &options,
             notifier,
             events,
         };
@@ -154,10 +160,7 @@ impl Data {
         let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
         let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
         let exports = Rc::new(Exports::new());
-        exports.add(Export::new(&description.name, watched.clone()))?;
-        for core in &description.further_cores {
-            offer(&volume, &exports, &core.name)?;
-        }
+        offer_all(&exports, &volume, &watched, &description)?;
         let (lent, offered) = (pool.clone(), Rc::clone(&exports));
         let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
         let limits = Limits { memory_bytes_max, ..Limits::default() };
@@ -177,6 +180,7 @@ impl Data {
             opener,
             exports,
             pool,
+            defaults: options.defaults,
             pulse: Arc::clone(&pulse),
             events: events.clone(),
             notifier: notifier.clone(),
@@ -190,9 +194,22 @@ impl Data {
         notifier.watch(Arc::clone(&pulse));
         // Last, so that a volume whose control socket answers is being served.
         let socket = places.control_socket(&description.name)?;
-        let control = Control::start(&socket, &description.name, to_data, pulse, events.clone())?;
+        let readers = places.readers();
+        let events = events.clone();
+        let control = Control::start(&socket, readers, &description.name, to_data, pulse, events)?;
         Ok(Self { service, control, messages })
     }
+}
+
+/// The volume, with what records its requests, and each further core.
+fn offer_all(
+    exports: &Exports,
+    volume: &Rc<Volume>,
+    watched: &Rc<CaptureDevice>,
+    description: &Description,
+) -> Result<()> {
+    exports.add(Export::new(&description.name, watched.clone()))?;
+    description.further_cores.iter().try_for_each(|core| offer(volume, exports, &core.name))
 }
 
 /// One volume being opened.
@@ -201,7 +218,7 @@ struct Start<'a> {
     opener: &'a Opener,
     runtime: &'a Runtime,
     pool: &'a BufferPool,
-    options: ServeOptions,
+    options: &'a ServeOptions,
     notifier: &'a Notifier,
     events: &'a Events,
 }

@@ -14,6 +14,7 @@ use crate::wall_clock::utc;
 use anyhow::{Context, Result, anyhow};
 use headpond_api::Refusal;
 use headpond_api::answers::{Flushed, Stats, Status, Stopped};
+use headpond_api::config::SettingDefaults;
 use headpond_api::events::{Event, EventKind, Severity};
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Left;
@@ -43,6 +44,7 @@ pub struct ControlService {
     pub opener: Opener,
     pub exports: Rc<Exports>,
     pub pool: BufferPool,
+    pub defaults: SettingDefaults,
     pub pulse: Arc<Pulse>,
     pub notifier: Notifier,
     pub work: Rc<Work>,

@@ -7,6 +7,7 @@ use crate::args::{
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
+use crate::commands::check_config::CheckConfigArgs;
 use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
 use crate::commands::drive::DriveCommand;
@@ -18,6 +19,7 @@ use crate::commands::trace::TraceCommand;
 use crate::commands::witness::WitnessArgs;
 use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
+use headpond_api::config::CONFIG_FILE;
 use headpond_api::outcome::Exit;
 
 /// A small fast crash-safe cache in front of a large slow array, served over NBD.
@@ -38,7 +40,8 @@ fn after_help() -> String {
     format!(
         "Exit codes:\n{codes}\n\
          Volumes are described in /var/lib/headpond (root) or ~/.local/state/headpond;\n\
-         HEADPOND_STATE names another folder."
+         HEADPOND_STATE names another folder. The configuration of the machine is in\n\
+         {CONFIG_FILE} (`headpond check-config`); HEADPOND_CONFIG names another file."
     )
 }
 
@@ -50,6 +53,7 @@ pub enum Command {
     Scan(ScanArgs),
     Import(ImportArgs),
     Describe(DescribeArgs),
+    CheckConfig(CheckConfigArgs),
     Status(StatusArgs),
     Probe(ProbeArgs),
     #[command(subcommand)]

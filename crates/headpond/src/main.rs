@@ -18,6 +18,7 @@ use commands::export::ExportCommand;
 use commands::lab::LabCommand;
 use commands::label::LabelCommand;
 use commands::trace::TraceCommand;
+use headpond_api::config::ConfigFile;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_block::memory::ReservedMemory;
@@ -67,6 +68,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Stats(_)
             | Command::Events(_)
             | Command::Probe(_)
+            | Command::CheckConfig(_)
             | Command::Label(LabelCommand::Show(_))
             | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
             | Command::Analyze(_)
@@ -97,13 +99,17 @@ fn outlive_the_terminal() {
 }
 
 fn run(command: &Command) -> anyhow::Result<Exit> {
-    let places = Places::find()?;
+    let file = ConfigFile::find();
+    heed_errors(&file, command)?;
+    let config = &file.config;
+    let places = Places::find(config)?;
     match command {
+        Command::CheckConfig(args) => commands::check_config::run(&file, args),
         Command::Try(args) => demo::run(args),
-        Command::Create(args) => commands::create::run(&places, args),
-        Command::Serve(args) => commands::serve::run(&places, args),
+        Command::Create(args) => commands::create::run(&places, &config.defaults, args),
+        Command::Serve(args) => commands::serve::run(&places, &file, args),
         Command::Scan(args) => commands::scan::run(&places, args),
-        Command::Import(args) => commands::scan::import(&places, args),
+        Command::Import(args) => commands::scan::import(&places, &file, args),
         Command::Describe(args) => commands::scan::describe(&places, args),
         Command::Status(args) => commands::status::run(&places, args),
         Command::Stats(args) => commands::stats::run(&places, args),
@@ -129,6 +135,27 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Class(command) => commands::class::run(command),
         Command::Witness(args) => commands::witness::run(args),
     }
+}
+
+/// A mistake in the configuration keeps a volume from being made or served, as it could be served
+/// otherwise than meant. Whatever else is done with volumes, such as a look or a stop, goes on with
+/// the keys that are right.
+fn heed_errors(file: &ConfigFile, command: &Command) -> anyhow::Result<()> {
+    let Some(error) = file.errors.first() else { return Ok(()) };
+    let more = match file.errors.len() {
+        1 => String::new(),
+        count => format!(" (and {} more: `headpond check-config` lists them)", count - 1),
+    };
+    match command {
+        // It says all of it.
+        Command::CheckConfig(_) => return Ok(()),
+        Command::Create(_) | Command::Serve(_) | Command::Import(_) => {
+            return Err(Failure::usage(format!("{error}{more}")));
+        }
+        _ => {}
+    }
+    eprintln!("headpond: note: {}", plain(&format!("{error}{more}")));
+    Ok(())
 }
 
 /// Prints the error with its causes, for a daemon in its log, and finds the exit code.

@@ -54,7 +54,7 @@ pub use description::readahead::{Readahead, ReadaheadPolicy};
 pub use description::settings::{
     ArraySettings, CLIENT_MEMORY, CacheSettings, ChangesByOwner, Checkpoints, ClientMemory,
     MergeWaitSetting, SettingChange, SettingError, SettingGroup, ShownSetting, TierSettings,
-    nearest_settings, parse_word,
+    nearest, nearest_settings, parse_word,
 };
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,

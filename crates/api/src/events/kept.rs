@@ -5,12 +5,13 @@
 //! 3. Readers take both, at any time, also without a daemon.
 //!
 //! **Invariants**
-//! - Only the daemon that serves the volume writes.
+//! - Only the daemon that serves the volume writes, or a command while there is none.
 //! - What a crash left of a line is a line of its own, which readers skip.
 
 use super::Event;
 use crate::answers::Versioned;
 use crate::place::Places;
+use crate::readers::Readers;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -27,6 +28,8 @@ const TEXT_CHARS_MAX: usize = 1000;
 pub struct EventFiles {
     newer: PathBuf,
     older: PathBuf,
+    /// Who may look beside the owner.
+    readers: Readers,
 }
 
 /// Appends to them.
@@ -43,7 +46,7 @@ pub struct EventWriter {
 impl EventFiles {
     pub fn of(places: &Places, volume: &str) -> Self {
         let [newer, older] = places.events(volume);
-        Self { newer, older }
+        Self { newer, older, readers: places.readers() }
     }
 
     pub fn exist(&self) -> bool {
@@ -72,6 +75,13 @@ impl EventFiles {
             }
         }
     }
+
+    fn append_to(&self) -> io::Result<File> {
+        let file = File::options().read(true).append(true).create(true).open(&self.newer)?;
+        // One that is for the owner alone is better than none.
+        let _ = self.readers.open_file(&file);
+        Ok(file)
+    }
 }
 
 impl EventWriter {
@@ -84,7 +94,7 @@ impl EventWriter {
             fs::create_dir_all(folder)?;
         }
         let events = files.read()?;
-        let mut file = append_to(&files.newer)?;
+        let mut file = files.append_to()?;
         let bytes = file.metadata()?.len();
         let mut last = [b'\n'];
         if bytes > 0 {
@@ -105,7 +115,7 @@ impl EventWriter {
         let line = line_of(event);
         if self.bytes > 0 && self.bytes + line.len() as u64 > FILE_BYTES_MAX {
             fs::rename(&self.files.newer, &self.files.older)?;
-            self.file = append_to(&self.files.newer)?;
+            self.file = self.files.append_to()?;
             (self.bytes, self.is_torn) = (0, false);
         }
         let start: &[u8] = if self.is_torn { b"\n" } else { b"" };
@@ -139,10 +149,6 @@ fn open(path: &PathBuf) -> io::Result<Option<File>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn append_to(path: &PathBuf) -> io::Result<File> {
-    File::options().read(true).append(true).create(true).open(path)
 }
 
 fn number_of(file: Option<&File>) -> io::Result<Option<u64>> {
@@ -231,7 +237,7 @@ mod tests {
         writer.append(&mut event("two")).unwrap();
         let length = fs::metadata(&folder.files().newer).unwrap().len();
         for cut in [1, 20, length / 2 - 1] {
-            append_to(&folder.files().newer).unwrap().set_len(length - cut).unwrap();
+            folder.files().append_to().unwrap().set_len(length - cut).unwrap();
             let mut writer = folder.writer();
             writer.append(&mut event("three")).unwrap();
             let events = folder.files().read().unwrap();

@@ -1,14 +1,18 @@
 //! The control API over HTTP: the command of each operation, and its answer.
 //!
-//! **Invariant**: for any error the answer is `{"schema", "error", "exit"}`.
+//! **Invariants**
+//! - For any error the answer is `{"schema", "error", "exit"}`.
+//! - What is no `GET` is for root and the daemon's own user: [`authorize`] lies around all routes,
+//!   so that none can be forgotten.
 
+use super::DataThread;
 use super::asked::Asked;
 use super::peer::Peer;
-use super::{CONNECTIONS_MAX, DataThread};
 use crate::command::{ArrayCommand, Command, Reply};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
@@ -35,12 +39,29 @@ pub fn routes(to: DataThread) -> Router {
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(authorize))
         .with_state(to)
 }
 
-/// The answer to a connection above the limit.
-pub fn without_room() -> Router {
-    let text = format!("{CONNECTIONS_MAX} control connections are open: retry later");
+/// Whoever may connect may look; a change needs a peer that is known and may change.
+async fn authorize(request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    if request.method().is_safe() || peer.as_ref().is_some_and(Peer::may_change) {
+        return next.run(request).await;
+    }
+    let peer = peer.map_or("not known".to_owned(), |peer| peer.to_string());
+    let operation = request.uri().path().trim_start_matches("/v1/").replace('/', " ");
+    let error = format!(
+        "{operation} needs root, or the user that runs the daemon; others may only look (this peer \
+         is {peer})"
+    );
+    let refusal = Refusal { error, exit: Exit::Refused as u8 };
+    (StatusCode::FORBIDDEN, Json(Versioned::new(refusal))).into_response()
+}
+
+/// The answer to a connection above this limit.
+pub fn without_room(connections_max: usize) -> Router {
+    let text = format!("{connections_max} control connections are open: retry later");
     let error = Versioned::new(Refusal { error: text, exit: Exit::Error as u8 });
     Router::new().fallback(async move || (StatusCode::SERVICE_UNAVAILABLE, Json(error.clone())))
 }
@@ -201,7 +222,68 @@ fn refuse(status: StatusCode, error: impl ToString) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::{Body as Bytes, to_bytes};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
     use std::collections::BTreeSet;
+
+    /// What a peer is answered, by a volume that is being stopped.
+    fn answer(method: &str, path: &str, peer: Option<Peer>) -> (StatusCode, String) {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json");
+        let mut request = request.body(Bytes::from("{}")).unwrap();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let answer =
+                TowerToHyperService::new(routes(DataThread::ending())).call(request).await.unwrap();
+            let status = answer.status();
+            let body = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+            (status, String::from_utf8(body.to_vec()).unwrap())
+        })
+    }
+
+    #[test]
+    fn whoever_connects_may_look_and_only_root_and_the_owner_change() {
+        let own = rustix::process::geteuid().as_raw();
+        let peer = |uid| Some(Peer { uid, gid: uid, pid: None });
+        let foreign = peer(own + 4711);
+        let (mut looks, mut changes) = (0, 0);
+        for (path, methods) in api::document()["paths"].as_object().unwrap() {
+            for method in methods.as_object().unwrap().keys().map(|it| it.to_uppercase()) {
+                // The data thread is reached.
+                let reached = |peer| answer(&method, path, peer).0 != StatusCode::FORBIDDEN;
+                assert!(reached(peer(0)) && reached(peer(own)), "{method} {path}");
+                if method == "GET" {
+                    looks += 1;
+                    let (status, _) = answer(&method, path, foreign);
+                    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+                    continue;
+                }
+                changes += 1;
+                for refused in [foreign, None] {
+                    let (status, body) = answer(&method, path, refused);
+                    assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}: {body}");
+                    let refusal: Refusal = serde_json::from_str(&body).unwrap();
+                    assert_eq!(refusal.exit, Exit::Refused as u8);
+                    let operation = path.replace("/v1/", "").replace('/', " ");
+                    let text = format!("{operation} needs root, or the user that runs the daemon");
+                    assert!(refusal.error.starts_with(&text), "{}", refusal.error);
+                }
+            }
+        }
+        assert!(looks >= 2 && changes >= 25, "{looks} and {changes}");
+    }
+
+    #[test]
+    fn a_change_by_a_method_that_no_route_has_is_refused_first() {
+        let (status, _) = answer("DELETE", "/v1/status", None);
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        let (status, _) = answer("POST", "/v1/status", Some(Peer { uid: 0, gid: 0, pid: None }));
+        assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+    }
 
     #[test]
     fn each_operation_of_the_document_has_a_route() {

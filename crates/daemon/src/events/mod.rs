@@ -103,6 +103,15 @@ impl Drop for EventThreads {
     }
 }
 
+#[cfg(test)]
+impl Events {
+    /// For tests: nobody hears of them.
+    pub fn unheard() -> Self {
+        let (queue, _) = sync_channel(1);
+        Self { volume: "v".into(), limit: Arc::default(), queue, lost: Arc::default() }
+    }
+}
+
 impl Events {
     /// Logs and keeps an event.
     pub fn tell(&self, event: Event) {

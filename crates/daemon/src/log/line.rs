@@ -1,6 +1,6 @@
 //! A line of the log: its fields, and how they are written.
 
-use super::LogFormat;
+use headpond_api::config::LogFormat;
 use serde_json::{Map, Value};
 use std::fmt::{Debug, Write};
 use tracing::field::{Field, Visit};

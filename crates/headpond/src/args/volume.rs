@@ -1,9 +1,9 @@
 //! Arguments of the commands that create, serve, show, change and remove a volume.
 
 use clap::Args;
+use headpond_api::config::{LogFormat, LogLevel};
 use headpond_api::requests::FlushPace;
 use headpond_cache::{CleaningConfig, Mode};
-use headpond_daemon::log::{LogFormat, LogLevel};
 use headpond_daemon::wall_clock;
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
@@ -129,23 +129,24 @@ pub struct CreateArgs {
     #[arg(long, value_name = "RAM", requires = "cache")]
     pub tier: Option<String>,
     /// How requests use the cache: write-back, write-through, write-around, write-invalidate,
-    /// write-only, pass-through.
-    #[arg(long, default_value = "write-back", value_parser = parse_word::<Mode>, requires = "cache")]
-    pub mode: Mode,
+    /// write-only, pass-through; default: write-back. (Defaults of settings are of the program,
+    /// unless [defaults] of the machine's configuration has others: `headpond check-config`.)
+    #[arg(long, value_parser = parse_word::<Mode>, requires = "cache")]
+    pub mode: Option<Mode>,
     /// Cleaning policy: stripe (in address order), alru (least recently used), acp (the dirtiest
     /// region first), ordered (in the order of flushes, so that the array is always a consistent
-    /// earlier state), nop (none, except for data replayed after an unclean shutdown). Presets:
-    /// --set preset=acp-very-aggressive, alru-very-aggressive or lustre.
-    #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningConfig>, requires = "cache")]
-    pub cleaning: CleaningConfig,
+    /// earlier state), nop (none, except for data replayed after an unclean shutdown); default:
+    /// stripe. Presets: --set preset=acp-very-aggressive, alru-very-aggressive or lustre.
+    #[arg(long, value_parser = parse_word::<CleaningConfig>, requires = "cache")]
+    pub cleaning: Option<CleaningConfig>,
     /// Cache line: 4K, 8K, 16K, 32K, 64K, 128K, 256K, 512K or 1M. Longer lines need less memory for
     /// contiguous data; valid and dirty are tracked for each 4K regardless.
     #[arg(long, default_value = "4K", requires = "cache")]
     pub line: Size,
     /// When sequential streams bypass the cache: full (longer than 1M, while the cache is full),
-    /// always, never, or the size after which they do.
-    #[arg(long, default_value = "full", requires = "cache")]
-    pub seq_cutoff: SeqCutoff,
+    /// always, never, or the size after which they do; default: full.
+    #[arg(long, requires = "cache")]
+    pub seq_cutoff: Option<SeqCutoff>,
     /// Any other setting of `headpond set`; may be given several times. Without a cache, settings
     /// of the array and the clients: merge-wait-us, merge-max, member-read-timeout-ms,
     /// member-timeout-ms, member-timeouts-max, client-memory.
@@ -195,9 +196,10 @@ pub struct ServeArgs {
     #[arg(long, requires = "force")]
     pub assume_clean: bool,
     /// Without an administrator: wait so long for devices that are missing, then start degraded
-    /// if that is safe, and otherwise wait on. Members that come later are resynced.
+    /// if that is safe, and otherwise wait on. Members that come later are resynced. Without a
+    /// number: as the configuration says, 30 if it says nothing.
     #[arg(long, value_name = "SECONDS", conflicts_with = "force")]
-    pub wait_for_devices: Option<u64>,
+    pub wait_for_devices: Option<Option<u64>>,
     #[command(flatten)]
     pub log: LogArgs,
 }

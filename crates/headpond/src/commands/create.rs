@@ -8,6 +8,7 @@ use crate::device::{
     Consent, DeviceSpec, Opener, check_copies, expect_zeros, mirror_of, vet, vet_lasting,
 };
 use anyhow::Result;
+use headpond_api::config::SettingDefaults;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::{Left, Places};
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
@@ -15,9 +16,8 @@ use headpond_daemon::export;
 use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
-    ArraySettings, BackgroundRate, CacheDescription, CacheSettings, CoreDescription, CreateError,
-    CreateOptions, Description, Devices, ExportDescription, JournalDescription, SettingChange,
-    Size, TierDescription, TierSettings, Volume,
+    BackgroundRate, CacheDescription, CoreDescription, CreateError, CreateOptions, Description,
+    Devices, ExportDescription, JournalDescription, SettingChange, Size, TierDescription, Volume,
 };
 use uuid::Uuid;
 
@@ -25,14 +25,14 @@ use uuid::Uuid;
 ///
 /// # Errors
 /// Refusals, and write errors.
-pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
+pub fn run(places: &Places, defaults: &SettingDefaults, args: &CreateArgs) -> Result<Exit> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
     let members = specs(&args.members)?;
     let caches = specs(&args.cache)?;
     check_copies(&caches)?;
     let journal = args.journal.iter().map(|journal| spec(journal)).next().transpose()?;
     let tier = args.tier.iter().map(|tier| spec(tier)).next().transpose()?;
-    let mut description = describe(args, &members, &caches, tier.as_ref())?;
+    let mut description = describe(args, defaults, &members, &caches, tier.as_ref())?;
     description.core.journal = journal
         .as_ref()
         .map(|device| JournalDescription::of(device.to_string(), args.journal_when));
@@ -71,9 +71,15 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySettings)> {
-    let CreateArgs { mode, cleaning, seq_cutoff, .. } = *args;
-    let named = CacheSettings { mode, cleaning, seq_cutoff, ..CacheSettings::default() };
+/// What the flags say, and otherwise the machine's defaults.
+fn settings(args: &CreateArgs, defaults: &SettingDefaults) -> Result<SettingDefaults> {
+    // Of what has parameters, only what the flag says is changed.
+    let flags = [
+        args.mode.map(|mode| SettingChange::new("mode", mode)),
+        args.cleaning.map(|cleaning| SettingChange::new("cleaning", cleaning.policy)),
+        args.seq_cutoff.map(|cutoff| SettingChange::new("seq-cutoff", cutoff.setting())),
+    ];
+    let flags: Vec<SettingChange> = flags.into_iter().flatten().collect();
     let changes = super::class::read_named_files(&args.settings)?;
     let of = SettingChange::by_owner(&changes);
     if let (None, Some(change)) = (&args.tier, of.tier.first()) {
@@ -82,30 +88,33 @@ fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySett
     if let (true, Some(change)) = (args.cache.is_empty(), of.cache.first()) {
         return Err(Failure::usage(format!("{change} needs a cache: name its device, --cache")));
     }
-    let tier = TierSettings::default().with_all(&of.tier).map_err(Failure::usage)?;
-    let array = ArraySettings::default().with_all(&of.array).map_err(Failure::usage)?;
-    Ok((named.with_all(&of.cache).map_err(Failure::usage)?, tier, array))
+    Ok(SettingDefaults {
+        cache: defaults.cache.with_all(&[flags, of.cache].concat()).map_err(Failure::usage)?,
+        tier: defaults.tier.with_all(&of.tier).map_err(Failure::usage)?,
+        array: defaults.array.with_all(&of.array).map_err(Failure::usage)?,
+    })
 }
 
 fn describe(
     args: &CreateArgs,
+    defaults: &SettingDefaults,
     members: &[DeviceSpec],
     caches: &[DeviceSpec],
     tier: Option<&DeviceSpec>,
 ) -> Result<Description> {
     striping::check(&args.array)?;
-    let (settings, tier_settings, array) = settings(args)?;
+    let settings = settings(args, defaults)?;
     let tier = tier.map(|device| TierDescription {
         device: device.to_string(),
         line: Size(BLOCK_BYTES),
-        settings: tier_settings,
+        settings: settings.tier,
         volatile_allowed: args.force,
     });
     let cache = caches.first().map(|device| CacheDescription {
         device: device.to_string(),
         line: args.line,
         size: args.cache_size,
-        settings: settings.clone(),
+        settings: settings.cache,
         volatile_allowed: args.force,
         mirror: mirror_of(&caches[1..]),
     });
@@ -132,7 +141,7 @@ fn describe(
             background: BackgroundRate::default(),
             journal: None,
         },
-        array,
+        array: settings.array,
         further_cores: Vec::new(),
         exports,
     };

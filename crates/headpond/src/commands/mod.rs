@@ -4,6 +4,7 @@ pub mod advise;
 pub mod analyze;
 pub mod array;
 pub mod cache;
+pub mod check_config;
 pub mod class;
 mod contents;
 pub mod core;

@@ -6,6 +6,7 @@ use crate::telling::print_json;
 use anyhow::Result;
 use headpond_api::answers::Versioned;
 use headpond_api::client::Client;
+use headpond_api::config::ConfigFile;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_block::{BufferPool, PoolConfig};
@@ -89,7 +90,7 @@ pub fn run(places: &Places, args: &ScanArgs) -> Result<Exit> {
 ///
 /// # Errors
 /// Where there is none of that name, or it cannot be served.
-pub fn import(places: &Places, args: &ImportArgs) -> Result<Exit> {
+pub fn import(places: &Places, file: &ConfigFile, args: &ImportArgs) -> Result<Exit> {
     let found = find(&args.found)?;
     if args.all {
         let mut exit = Exit::Ok;
@@ -107,8 +108,9 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Exit> {
     let name = args.name.as_deref().expect("clap wants a name or --all");
     let found = pick(&found, name)?;
     let description = describe_one(places, found)?;
-    begin_log(&LogArgs::default())?;
-    let options = ServeOptions { tolerance: Tolerance::Careful, wait_for_devices: None };
+    begin_log(&file.config, &LogArgs::default())?;
+    let defaults = file.config.defaults.clone();
+    let options = ServeOptions { tolerance: Tolerance::Careful, defaults, wait_for_devices: None };
     headpond_daemon::serve(places, description, options)
 }
 

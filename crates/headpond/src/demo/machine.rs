@@ -132,6 +132,8 @@ impl Machine {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env("HEADPOND_STATE", &self.folder).stdin(Stdio::null());
+        // The same demo on each machine.
+        command.env("HEADPOND_CONFIG", "/dev/null");
         command
     }
 }

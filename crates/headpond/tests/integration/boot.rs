@@ -29,6 +29,7 @@ impl Manager {
         Command::new(PROGRAM)
             .args(["serve", "v"])
             .env("HEADPOND_STATE", user.path(""))
+            .env("HEADPOND_CONFIG", "/dev/null")
             .env("NOTIFY_SOCKET", user.path("notify"))
             .env("WATCHDOG_USEC", watchdog_us.to_string())
             .stdin(Stdio::null())
@@ -138,6 +139,34 @@ fn units_are_valid_and_services_are_confined() {
         let line = line.unwrap_or_else(|| panic!("{told}"));
         let exposure = line.split_whitespace().find_map(|word| word.parse::<f64>().ok());
         assert!(exposure.is_some_and(|it| it <= EXPOSURE_MAX), "{}: {line}", unit.display());
+    }
+}
+
+#[test]
+fn the_group_of_the_package_is_the_usual_one_and_no_unit_depends_on_it() {
+    let name = "the_group_of_the_package_is_the_usual_one_and_no_unit_depends_on_it";
+    let Some(program) = tool("systemd-sysusers") else { skip!(name, "no systemd-sysusers") };
+    let root = User::new();
+    fs::create_dir(root.path("etc")).unwrap();
+    let output = Command::new(&program)
+        .arg(format!("--root={}", root.path("").display()))
+        .arg(folder("sysusers/headpond.conf"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() && told.contains("ermission") {
+        skip!(name, "systemd-sysusers needs root: {told}");
+    }
+    assert!(output.status.success(), "{told}");
+    let groups = fs::read_to_string(root.path("etc/group")).unwrap();
+    let usual = headpond_api::config::Config::default().group;
+    assert!(groups.lines().any(|line| line.starts_with(&format!("{usual}:"))), "{groups}");
+    // It would not start without the group, or each start would take the files from it.
+    let unit = fs::read_to_string(folder("systemd/headpond@.service")).unwrap();
+    for line in unit.lines() {
+        let key = line.split('=').next().unwrap_or_default();
+        let is_bound = ["Group", "SupplementaryGroups", "StateDirectory"].contains(&key);
+        assert!(!is_bound, "{line}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The log, the events, and what runs on them.
 
-use crate::common::{Daemon, PROGRAM, User, answer_to};
+use crate::common::{Daemon, PROGRAM, User, answer_to, client};
 use headpond_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -184,9 +184,14 @@ fn events_are_kept_over_restarts_and_a_killed_daemon_is_told() {
     user.ok(&["array", "fail", "v", &lost]);
     eventually("the loss is kept", || of_member(&user, "failed"));
     stop(&user, daemon);
+    let served = events(&user, &[]);
+    assert_eq!(kinds(&served)[served.len() - 2..], ["volume_stopping", "volume_stopped"]);
+    user.ok(&["set", "v", "merge-wait-us=off"]);
     let before = events(&user, &[]);
+    let set = before.last().unwrap();
+    assert_eq!(set["event"], "settings_changed");
+    assert_eq!(set["details"]["asked"]["changes"][0], "merge-wait-us=off");
     assert_eq!(kinds(&before)[0], "volume_started");
-    assert_eq!(kinds(&before)[before.len() - 2..], ["volume_stopping", "volume_stopped"]);
     for (at, event) in before.iter().enumerate() {
         assert_eq!(event["sequence"], at + 1);
         assert_eq!((&event["schema"], &event["volume"]), (&1.into(), &"v".into()));
@@ -352,5 +357,27 @@ fn requests_that_took_long_are_told() {
     });
     assert!(client.wait().unwrap().success());
     assert!(event["details"]["requests"][0]["requests"].as_u64().unwrap() > 0, "{event}");
+    stop(&user, daemon);
+}
+
+#[test]
+fn a_member_that_was_truncated_is_in_log_and_events_with_its_errors() {
+    let name = "a_member_that_was_truncated_is_in_log_and_events_with_its_errors";
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else { skip!(name, "no qemu-io") };
+    let user = User::new();
+    let [_, truncated, _] = create(&user);
+    let daemon = user.serve("v");
+    fs::File::options().write(true).open(&truncated).unwrap().set_len(0).unwrap();
+    let read = ["-f", "raw", "-c", "read 0 16M", &user.uri("v")].map(str::to_owned);
+    client(&qemu_io, &read);
+    let event = eventually("the errors are told", || {
+        events(&user, &[]).into_iter().find(|event| event["event"] == "device_errors")
+    });
+    assert_eq!((&event["device"], &event["member"]), (&truncated.clone().into(), &1.into()));
+    assert!(event["details"]["errors"]["read"].as_u64().unwrap() > 0, "{event}");
+    let log = daemon.log();
+    let line = log.lines().find(|line| line.contains("event=device_errors")).unwrap();
+    assert!(line.contains("read error") && line.contains(&format!("device={truncated}")), "{line}");
+    assert!(log.contains("event=alert_raised"), "{log}");
     stop(&user, daemon);
 }

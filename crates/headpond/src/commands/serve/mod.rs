@@ -5,8 +5,9 @@ pub mod all;
 use super::class::read_named_file;
 use crate::args::{LogArgs, ServeArgs};
 use anyhow::Result;
+use headpond_api::config::{Config, ConfigFile};
 use headpond_api::outcome::Exit;
-use headpond_api::place::Places;
+use headpond_api::place::{Places, is_root};
 use headpond_daemon::{ServeOptions, log};
 use headpond_volume::Tolerance;
 use std::time::Duration;
@@ -15,8 +16,11 @@ use std::time::Duration;
 ///
 /// # Errors
 /// If it cannot be served, or the shutdown is not clean.
-pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
+pub fn run(places: &Places, file: &ConfigFile, args: &ServeArgs) -> Result<Exit> {
     let Some(name) = &args.name else { return all::run(places, &args.log) };
+    if let (true, Some(missing)) = (is_root(), file.missing_group()) {
+        eprintln!("headpond: note: {missing}");
+    }
     let mut description = places.load(name)?;
     if let Some(cache) = &mut description.cache {
         read_named_file(&mut cache.settings.classes)?;
@@ -26,15 +30,19 @@ pub fn run(places: &Places, args: &ServeArgs) -> Result<Exit> {
         (true, false) => Tolerance::Forced,
         (false, false) => Tolerance::Careful,
     };
-    begin_log(&args.log)?;
-    let wait_for_devices = args.wait_for_devices.map(Duration::from_secs);
-    headpond_daemon::serve(places, description, ServeOptions { tolerance, wait_for_devices })
+    begin_log(&file.config, &args.log)?;
+    let seconds = |given: Option<u64>| given.unwrap_or(file.config.wait_for_devices_s);
+    let wait_for_devices = args.wait_for_devices.map(seconds).map(Duration::from_secs);
+    let defaults = file.config.defaults.clone();
+    let options = ServeOptions { tolerance, defaults, wait_for_devices };
+    headpond_daemon::serve(places, description, options)
 }
 
 /// Begins the log of a daemon.
 ///
 /// # Errors
 /// If no thread can be started.
-pub fn begin_log(args: &LogArgs) -> Result<()> {
-    log::begin(args.log_format.unwrap_or_default(), args.log_level.unwrap_or_default())
+pub fn begin_log(config: &Config, args: &LogArgs) -> Result<()> {
+    let format = args.log_format.unwrap_or(config.log_format);
+    log::begin(format, args.log_level.unwrap_or(config.log_level))
 }

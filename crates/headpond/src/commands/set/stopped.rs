@@ -8,7 +8,7 @@ use headpond_api::answers::{Status, Versioned};
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_daemon::loading::look;
-use headpond_daemon::set_stopped;
+use headpond_daemon::{keep_event_of_set, set_stopped};
 use headpond_volume::{Description, SettingChange, SettingsError};
 
 /// Changes settings, and shows them.
@@ -30,6 +30,9 @@ pub fn set(places: &Places, args: &SetArgs, changes: &[SettingChange]) -> Result
     }
     let described = places.load(name)?;
     let changed = set_stopped(places, &described, |it| with_changes(&it, changes))?;
+    if let Err(error) = keep_event_of_set(places, name, changes) {
+        eprintln!("headpond: note: the change is not among the events: {error}");
+    }
     let status = Status::described(&changed);
     if args.json {
         print_json(&Versioned::new(status))?;

@@ -13,21 +13,21 @@ use headpond_volume::{Alert, Description};
 /// From the daemon, if it answers; else from the description and what the last daemon left.
 ///
 /// # Errors
-/// Where there is no such volume, or its description cannot be read.
+/// Where there is no such volume, or no daemon answers and its description cannot be read.
 pub fn status_of(places: &Places, name: &str) -> Result<Status> {
-    let description = places.load(name)?;
     let client = Client::of(places, name)?;
     if client.is_served() {
         match client.call(&operations::STATUS) {
             Err(error) if Failure::exit_of(&error) != Exit::NotServed => return Err(error),
             // It may have ended meanwhile.
             Err(error) if client.is_served() => {
-                return Ok(silent(places, &description, told(&error)));
+                return Ok(silent(places, &places.load(name)?, told(&error)));
             }
             Err(_) => {}
             Ok(status) => return Ok(status),
         }
     }
+    let description = places.load(name)?;
     let mut status = described(places, &description);
     if let Some(loading) = look(places, name) {
         (status.state, status.loading) = (ServiceState::Loading, Some(loading));

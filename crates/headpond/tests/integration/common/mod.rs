@@ -14,6 +14,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_headpond");
+/// The file of the configuration, which is no description.
+pub const CONFIG: &str = "config";
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder with descriptions, sockets and device files; everything ends with it.
@@ -48,6 +50,11 @@ impl User {
         let path = self.path(name);
         std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
         path.display().to_string()
+    }
+
+    /// Gives the machine a configuration.
+    pub fn configure(&self, text: &str) {
+        std::fs::write(self.path(CONFIG), text).unwrap();
     }
 
     /// Moves a file to where no volume looks for it.
@@ -199,6 +206,9 @@ impl User {
     fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(args.iter().map(AsRef::as_ref)).env("HEADPOND_STATE", self.folder.path());
+        // The same on each machine, unless the test says otherwise.
+        let config = Some(self.path(CONFIG)).filter(|path| path.exists());
+        command.env("HEADPOND_CONFIG", config.unwrap_or("/dev/null".into()));
         // Lines as they are said, not folded.
         command.env("COLUMNS", "1000");
         command.current_dir(self.folder.path()).stdin(Stdio::null());
@@ -249,7 +259,7 @@ impl Drop for Daemon {
 }
 
 impl Ended {
-    fn of(output: &Output) -> Self {
+    pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().unwrap_or(-1);
         Self { code, out: text(&output.stdout), err: text(&output.stderr) }

@@ -149,12 +149,16 @@ pub fn nearest_settings(key: &str) -> Vec<String> {
         ["mode", "cleaning", "promotion", "eviction", "preset"].contains(&first)
     };
     let tier = keys().into_iter().filter(of_tier).map(|key| format!("tier.{key}"));
-    let all = keys().into_iter().map(str::to_owned).chain(tier);
+    nearest(&key, keys().into_iter().map(str::to_owned).chain(tier))
+}
+
+/// The names that are most like this one, or whose last part is.
+pub fn nearest(name: &str, known: impl Iterator<Item = String>) -> Vec<String> {
     let likeness = |known: &String| {
         let last = known.rsplit('.').next().unwrap_or(known);
-        strsim::jaro(&key, known).max(strsim::jaro(&key, last))
+        strsim::jaro(name, known).max(strsim::jaro(name, last))
     };
-    let mut near: Vec<(f64, String)> = all.map(|known| (likeness(&known), known)).collect();
+    let mut near: Vec<(f64, String)> = known.map(|known| (likeness(&known), known)).collect();
     near.retain(|(likeness, _)| *likeness >= NEAR);
     near.sort_by(|(left, _), (right, _)| right.total_cmp(left));
     near.into_iter().take(NEAR_MAX).map(|(_, known)| known).collect()

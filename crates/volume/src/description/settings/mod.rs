@@ -22,7 +22,7 @@ use std::str::FromStr;
 use toml::{Table, Value};
 
 pub use array::{ArraySettings, CLIENT_MEMORY, ClientMemory, MergeWaitSetting};
-pub use known::{SettingGroup, ShownSetting, nearest_settings};
+pub use known::{SettingGroup, ShownSetting, nearest, nearest_settings};
 
 /// Everything of a cache that can be changed while it runs.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
