@@ -48,6 +48,8 @@ operations! {
     STATS: get "/v1/stats" () => Stats, "Statistics.";
     RESET_STATS: post "/v1/stats/reset" () => Stats,
         "Statistics until now; resets the counters.";
+    CLEAR_ERRORS: post "/v1/errors/clear" ClearBody => Status,
+        "Clear the errors of a device, or of all.";
     SET: post "/v1/settings" SetBody => Status, "Change settings, here and in the description.";
     SET_EXPORTS: post "/v1/exports" ExportsBody => Status,
         "Change the exports in the description; the next start serves them.";

@@ -38,6 +38,14 @@ pub struct FlushBody {
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct ClearBody {
+    /// Its name or UUID. Default: all devices, and what scrubs have found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SetBody {
     /// `key=value`, as on the command line.
     pub changes: Vec<SettingChange>,

@@ -50,6 +50,8 @@ pub struct DeviceError(Box<Failure>);
 struct Failure {
     device: DeviceName,
     cause: Cause,
+    /// What the operating system answered; zero where it was not asked.
+    errno: i32,
 }
 
 /// The cause of the failure.
@@ -80,7 +82,25 @@ pub enum Cause {
 impl DeviceError {
     #[cold]
     pub fn new(device: &DeviceName, cause: Cause) -> Self {
-        Self(Box::new(Failure { device: device.clone(), cause }))
+        Self(Box::new(Failure { device: device.clone(), cause, errno: 0 }))
+    }
+
+    /// The same, as the operating system answered it.
+    #[must_use]
+    pub fn with_errno(mut self, errno: i32) -> Self {
+        self.0.errno = errno;
+        self
+    }
+
+    /// The cause in the words of the operating system, where it said so.
+    pub fn in_words(&self) -> String {
+        match self.0.errno {
+            0 => self.cause().to_string(),
+            errno => {
+                let text = std::io::Error::from_raw_os_error(errno).to_string();
+                text.split(" (os error").next().unwrap_or_default().to_owned()
+            }
+        }
     }
 
     /// The device that failed.

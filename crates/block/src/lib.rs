@@ -20,6 +20,7 @@ pub mod defect;
 pub mod device;
 pub mod devices;
 mod error;
+mod error_log;
 pub mod executor;
 mod geometry;
 pub mod memory;
@@ -35,6 +36,7 @@ mod time;
 pub use buffer::{Buffer, BufferPool, Buffers, PoolClass, PoolConfig};
 pub use device::{BlockDevice, Copies, Outcome, Submission};
 pub use error::{Cause, DeviceError, DeviceName};
+pub use error_log::{DeviceErrors, ErrorCause, ErrorKind, ErrorLog, LastError};
 pub use executor::{
     Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Starter, VirtualClock, Wait,
 };
@@ -45,7 +47,7 @@ pub use request::{Hints, Request, RequestFlags, RequestKind};
 pub use size::{Size, SizeError};
 pub use started::{Started, start};
 pub use stream::{Listener, LocalFuture, Stream};
-pub use time::Instant;
+pub use time::{Instant, UtcTime, UtcTimeError};
 
 /// The smallest unit of validity in a cache, and the alignment of every pooled buffer, in bytes.
 pub const BLOCK_BYTES: u64 = 4096;

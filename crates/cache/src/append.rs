@@ -282,8 +282,8 @@ impl Engine {
             self.log.borrow_mut().count_failed_record(formed);
         }
         self.log.borrow_mut().complete(formed, outcome.is_ok());
-        if outcome.is_err() {
-            self.note_cache_error(CacheError::Write, None);
+        if let Err(error) = outcome {
+            self.note_cache_error(CacheError::Write(error), None);
             self.void_failed_records();
         }
         self.records_done.notify_all();

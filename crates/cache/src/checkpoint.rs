@@ -310,7 +310,7 @@ impl Engine {
 
     /// Accounts for an outcome that is an error of the cache device.
     fn noting<T>(&self, outcome: Result<T, DeviceError>) -> Result<T, DeviceError> {
-        outcome.inspect_err(|_| self.note_cache_error(CacheError::Write, None))
+        outcome.inspect_err(|error| self.note_cache_error(CacheError::Write(error), None))
     }
 
     /// Waits before the next try; or gives the cache up, where others have waited long enough. A

@@ -26,8 +26,8 @@ use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
-    BlockDevice, Buffers, ChangingGeometry, DeviceError, DeviceName, Instant, Outcome, Request,
-    RequestKind, Runtime, Stability,
+    BlockDevice, Buffers, ChangingGeometry, DeviceError, DeviceName, ErrorKind, Instant, Outcome,
+    Request, RequestKind, Runtime, Stability,
 };
 pub(crate) use pending_tombstones::PendingTombstones;
 use std::cell::{Cell, RefCell};
@@ -263,21 +263,29 @@ impl Engine {
 
     /// Accounts for an error of the cache device, at this block where it is known. What one of
     /// several copies has wrong is none of the device while another is right.
-    pub fn note_cache_error(&self, kind: CacheError, at: Option<&Version>) {
-        fn field(errors: &mut ErrorStats, kind: CacheError) -> &mut u64 {
-            match kind {
-                CacheError::Read => &mut errors.cache_read,
-                CacheError::Write => &mut errors.cache_write,
+    pub fn note_cache_error(&self, error: CacheError<'_>, at: Option<&Version>) {
+        fn field<'a>(errors: &'a mut ErrorStats, error: &CacheError<'_>) -> &'a mut u64 {
+            match error {
+                CacheError::Read(_) => &mut errors.cache_read,
+                CacheError::Write(_) | CacheError::Flush(_) => &mut errors.cache_write,
                 CacheError::Checksum => &mut errors.cache_checksum,
             }
         }
+        let (errors, now) = (Rc::clone(&self.fallback.borrow().errors), self.runtime.utc());
+        match error {
+            CacheError::Read(error) => errors.note(ErrorKind::Read, error, now),
+            CacheError::Write(error) => errors.note(ErrorKind::Write, error, now),
+            CacheError::Flush(error) => errors.note(ErrorKind::Flush, error, now),
+            CacheError::Checksum => errors.note_checksum(now),
+        }
         let mut log = self.log.borrow_mut();
         match at {
-            Some(version) => log.count_error_of(version, |errors| field(errors, kind)),
-            None => log.count_own_error(|errors| field(errors, kind)),
+            Some(version) => log.count_error_of(version, |errors| field(errors, &error)),
+            None => log.count_own_error(|errors| field(errors, &error)),
         }
         drop(log);
-        let is_of_one_copy = !matches!(kind, CacheError::Write) && self.cache.copies().is_some();
+        let is_read = matches!(error, CacheError::Read(_) | CacheError::Checksum);
+        let is_of_one_copy = is_read && self.cache.copies().is_some();
         if !is_of_one_copy {
             self.mistrust_cache();
         }
@@ -516,10 +524,10 @@ impl Engine {
 
 /// Which operation of the cache device went wrong.
 #[derive(Clone, Copy)]
-pub(crate) enum CacheError {
-    Read,
-    /// Or a flush.
-    Write,
+pub(crate) enum CacheError<'a> {
+    Read(&'a DeviceError),
+    Write(&'a DeviceError),
+    Flush(&'a DeviceError),
     Checksum,
 }
 

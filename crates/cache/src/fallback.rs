@@ -6,10 +6,11 @@
 //!
 //! **Source**: Open CAS's `fallback_pt_error_threshold`, which counts without a window.
 
-use headpond_block::Instant;
+use headpond_block::{ErrorLog, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The error threshold.
@@ -63,14 +64,19 @@ impl TryFrom<Unchecked> for FallbackConfig {
     }
 }
 
-/// Recent errors.
+/// Errors of the cache device: all, and the recent ones.
 #[derive(Default)]
 pub(crate) struct Fallback {
+    pub errors: Rc<ErrorLog>,
     times: VecDeque<Instant>,
     is_in_force: bool,
 }
 
 impl Fallback {
+    pub fn counting_in(errors: Rc<ErrorLog>) -> Self {
+        Self { errors, ..Self::default() }
+    }
+
     pub fn is_in_force(&self) -> bool {
         self.is_in_force
     }

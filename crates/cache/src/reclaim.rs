@@ -508,8 +508,8 @@ impl Engine {
         match self.read_cache(CacheRead::Reclaim, Request::read(range.start(), &data)).await {
             Ok(()) => Ok(data),
             Err(error) if error.is_gone() => Err(error),
-            Err(_) => {
-                self.note_cache_error(CacheError::Read, None);
+            Err(error) => {
+                self.note_cache_error(CacheError::Read(&error), None);
                 self.read_block_by_block(range, &data).await;
                 Ok(data)
             }

@@ -144,8 +144,8 @@ impl Engine {
         let start = self.log.borrow().place_of(row[0]).start();
         let data = Buffers::from(Buffer::zeroed(row.len() * BLOCK_BYTES as usize));
         let read = self.read_cache(CacheRead::Scrub, Request::read(start, data.clone())).await;
-        if read.is_err() {
-            self.note_cache_error(CacheError::Read, None);
+        if let Err(error) = &read {
+            self.note_cache_error(CacheError::Read(error), None);
         }
         let others = self.read_others(start, row.len()).await;
         for (index, version) in row.iter().enumerate() {

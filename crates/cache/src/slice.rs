@@ -26,8 +26,8 @@ use crate::stats::{ClassStats, ErrorStats, LatencyStats, PartTraffic, SliceStats
 use crate::types::{BlockRun, CorePlace, Promise};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, JoinHandle,
-    Request, RequestKind, Runtime, Submission,
+    BLOCK_BYTES, BlockDevice, ByteRange, Cause, DeviceError, DeviceName, ErrorLog, Geometry,
+    JoinHandle, Request, RequestKind, Runtime, Submission,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -45,12 +45,15 @@ pub struct Foundation {
     /// Of all slices of one core: where one hears of a flush that failed, the core may have lost
     /// what any of them wrote.
     pub core_flushes: Rc<CoreFlushes>,
+    /// Of the cache device, for all slices.
+    pub errors: Rc<ErrorLog>,
 }
 
 impl Foundation {
     /// Of a single slice, and a core without a label.
     pub fn new(runtime: Runtime, cache: Rc<dyn BlockDevice>, core: Rc<dyn BlockDevice>) -> Self {
-        Self { runtime, cache, core, label: None, core_flushes: Rc::default() }
+        let (core_flushes, errors) = Default::default();
+        Self { runtime, cache, core, label: None, core_flushes, errors }
     }
 }
 
@@ -324,9 +327,15 @@ impl Slice {
         self.engine.latencies.snapshot_of(core)
     }
 
-    /// Sets everything to zero that counts what has happened. What the slice holds is what it was.
+    /// Sets everything to zero that counts what has happened, but for errors. What the slice holds
+    /// is what it was.
     pub fn reset_stats(&self) {
         self.engine.reset_counters();
+    }
+
+    /// Sets the counts of errors to zero.
+    pub fn clear_errors(&self) {
+        self.engine.log.borrow_mut().clear_errors();
     }
 
     fn class_stats(&self) -> Vec<ClassStats> {

@@ -16,6 +16,7 @@ pub enum Command {
     Stats(Reply<Stats>),
     /// The statistics until now; then the counters are reset.
     ResetStats(Reply<Stats>),
+    ClearErrors(ClearBody, Reply<Status>),
     Set(SetBody, Reply<Status>),
     SetExports(ExportsBody, Reply<Status>),
     Flush(FlushBody, Reply<Flushed>),

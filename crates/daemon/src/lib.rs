@@ -39,5 +39,5 @@ mod work;
 
 pub use members::MISSING;
 pub use opening::{ServeOptions, serve};
-pub use stopped::{keep_event_of_set, set_stopped};
+pub use stopped::{clear_stopped, keep_event_of_set, set_stopped};
 pub use systemd::Notifier;

@@ -18,7 +18,7 @@ use headpond_api::config::SettingDefaults;
 use headpond_api::events::{Event, EventKind, Severity};
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Left;
-use headpond_api::requests::{ExportsBody, FlushPace, SetBody, StopBody};
+use headpond_api::requests::{ClearBody, ExportsBody, FlushPace, SetBody, StopBody};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, BufferPool, Listener, Runtime};
 use headpond_nbd::server::{Exports, Server, StopError};
@@ -102,6 +102,9 @@ impl ControlService {
                     Ok(stats)
                 };
                 self.run(None, reply, reset).await;
+            }
+            Command::ClearErrors(body, reply) => {
+                self.run(None, reply, self.clear_errors(body)).await;
             }
             Command::Set(body, reply) => {
                 let work = body.flush.then_some("set --flush");
@@ -196,6 +199,12 @@ impl ControlService {
         let first = report.cache.as_ref().or(report.tier.as_ref());
         let since = first.map(|it| SystemTime::now() - Duration::from_secs_f64(it.counted_s));
         Stats { name: self.volume.description().name, counted_since: since.map(utc), report }
+    }
+
+    /// The answer comes when the members know it.
+    async fn clear_errors(&self, body: ClearBody) -> Result<Status> {
+        self.volume.clear_errors(body.device.as_deref()).await.map_err(Failure::usage)?;
+        Ok(self.status())
     }
 
     /// Settings are persistent.

@@ -1,4 +1,4 @@
-//! Changing the settings of a volume that is not served.
+//! Changing a volume that is not served: its settings, and the errors that its members keep.
 
 use super::assembly::{Assembly, assemble};
 use super::systemd::Notifier;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use headpond_api::events::{Event, EventFiles, EventKind, EventWriter, Severity};
 use headpond_api::outcome::Failure;
 use headpond_api::place::Places;
-use headpond_block::{BufferPool, PoolConfig};
+use headpond_block::{BufferPool, PoolConfig, Runtime};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{Description, RecordStoppedError, SettingChange, Volume};
 use std::time::SystemTime;
@@ -23,19 +23,16 @@ pub fn set_stopped(
     described: &Description,
     change: impl FnOnce(Description) -> Result<Description>,
 ) -> Result<Description> {
-    let pool = BufferPool::new(&PoolConfig::default());
-    let changed = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let opener = Opener::new(ring, runtime.clone());
+    let changed = with_members(described, async |runtime, assembly| {
         // What the members say is changed, not what the file says.
-        let assembly = assemble(&opener, &runtime, described).await?;
         let Assembly { description, devices, differences, .. } = assembly;
         differences.iter().for_each(|difference| tracing::warn!("{difference}"));
         let changed = change(description)?;
         let claimant = Some(host::claimant(&Notifier::default()));
         let recorded = Volume::record_stopped(&runtime, &changed, devices, claimant).await;
-        recorded.map_err(|error| Failure::of(error, |it| !is_device_error(it)))?;
-        Ok::<_, anyhow::Error>(changed)
-    })??;
+        recorded.map_err(refusal)?;
+        Ok(changed)
+    })?;
     places.save(&changed)?;
     Ok(changed)
 }
@@ -59,6 +56,39 @@ pub fn keep_event_of_set(
     event.time = rfc3339(SystemTime::now());
     event.volume = volume.to_owned();
     EventWriter::open(EventFiles::of(places, volume))?.0.append(&mut event)
+}
+
+/// Clears the errors of a device, or all, that the members of a volume that is not served keep.
+///
+/// # Errors
+/// Where it has no such device, or the members cannot be written.
+pub fn clear_stopped(described: &Description, device: Option<&str>) -> Result<()> {
+    with_members(described, async |runtime, assembly| {
+        let Assembly { description, devices, .. } = assembly;
+        let claimant = Some(host::claimant(&Notifier::default()));
+        let cleared =
+            Volume::clear_errors_stopped(&runtime, &description, devices, claimant, device).await;
+        cleared.map_err(refusal)
+    })
+}
+
+fn with_members<A>(
+    described: &Description,
+    work: impl AsyncFnOnce(Runtime, Assembly) -> Result<A>,
+) -> Result<A> {
+    let pool = BufferPool::new(&PoolConfig::default());
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let opener = Opener::new(ring, runtime.clone());
+        let assembly = assemble(&opener, &runtime, described).await?;
+        work(runtime, assembly).await
+    })?
+}
+
+fn refusal(error: RecordStoppedError) -> anyhow::Error {
+    match error {
+        RecordStoppedError::Clear(error) => Failure::usage(error),
+        error => Failure::of(error, |it| !is_device_error(it)),
+    }
 }
 
 fn is_device_error(error: &RecordStoppedError) -> bool {

@@ -1,9 +1,9 @@
 //! The command line: all commands.
 
 use crate::args::{
-    AdviseArgs, AnalyzeArgs, CreateArgs, DescribeArgs, DestroyArgs, EventsArgs, FlushArgs,
-    ImportArgs, MergeArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs, StatsArgs,
-    StatusArgs, StopArgs,
+    AdviseArgs, AnalyzeArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs, EventsArgs,
+    FlushArgs, ImportArgs, MergeArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs, SimulateArgs,
+    StatsArgs, StatusArgs, StopArgs,
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
@@ -60,6 +60,7 @@ pub enum Command {
     Label(LabelCommand),
     Stats(StatsArgs),
     Events(EventsArgs),
+    Clear(ClearArgs),
     Set(SetArgs),
     #[command(subcommand)]
     Cache(CacheCommand),

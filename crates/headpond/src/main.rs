@@ -114,6 +114,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Status(args) => commands::status::run(&places, args),
         Command::Stats(args) => commands::stats::run(&places, args),
         Command::Events(args) => commands::events::run(&places, args),
+        Command::Clear(args) => commands::clear::run(&places, args),
         Command::Set(args) => commands::set::run(&places, args),
         Command::Cache(command) => commands::cache::run(&places, command),
         Command::Core(command) => commands::core::run(&places, command),

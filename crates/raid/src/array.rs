@@ -53,6 +53,7 @@ mod returning;
 mod runs;
 mod scratch;
 mod scrub;
+mod scrub_report;
 mod second_half;
 mod self_check;
 mod spares;
@@ -113,13 +114,15 @@ pub use reshape::{Grown, ReshapeStatus};
 pub use returning::ReturnError;
 use scratch::Scratch;
 pub use scratch::{Tuning, WhenFull};
-pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
+pub use scrub::Scrubbed;
+use scrub_report::ArrayHistory;
 pub(crate) use second_half::SecondHalf;
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
-    Answers, ArrayState, ArrayStatus, DeadlineStatus, DeclusteredStatus, DeviceErrors,
-    FillingStatus, JournalStatus, MemberStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
+    Answers, ArrayProgress, ArrayState, ArrayStatus, DeadlineStatus, DeclusteredStatus,
+    FillingStatus, HealthState, JournalStatus, MemberStatus, PlanCounts, Progress, SpareStatus,
+    StandInStatus,
 };
 use suspect_parity::SuspectParity;
 pub(crate) use unverified::UnverifiedParity;
@@ -180,7 +183,7 @@ pub struct Array {
     initialised: Cell<u64>,
     initialising: Cell<Option<Progress>>,
     scrubbing: Cell<Option<Progress>>,
-    scrub_report: RefCell<ScrubReport>,
+    history: ArrayHistory,
     torn_parity: TornParity,
     /// The work after an unclean shutdown is complete.
     is_begun: Cell<bool>,
@@ -221,6 +224,8 @@ impl Array {
             .intent_region_stripes
             .map(|region| Intents::new(Bitmap::Intent, record.uuid, layout.stripes(), region));
         let stripes = layout.stripes();
+        let history = ArrayHistory::new(tuning.history.clone(), record.uuid);
+        found.count_errors_in(&history.all);
         let lacking = lacking_at_start(&record, &layout, &found);
         let guard = record.journal.as_ref().zip(guarded);
         let guard = guard.map(|(journal, start)| Guard::new(journal, &lacking, start));
@@ -247,7 +252,7 @@ impl Array {
             initialised: Cell::new(initialised_stripes),
             initialising: Cell::new(None),
             scrubbing: Cell::new(None),
-            scrub_report: RefCell::default(),
+            history,
             torn_parity,
             is_begun: Cell::new(false),
             torn: RefCell::default(),

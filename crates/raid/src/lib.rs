@@ -12,6 +12,7 @@ pub mod checksum;
 pub mod create;
 pub mod damage;
 pub mod deadlines;
+pub mod history;
 pub mod integrity;
 pub mod intent;
 pub mod journal;
@@ -27,12 +28,12 @@ pub mod superblock;
 pub mod volume_record;
 
 pub use array::{
-    Addition, Answer, Answers, Array, ArrayState, ArrayStatus, ContentVerifier, DeadlineStatus,
-    DeclusteredStatus, DeviceErrors, Filled, FillingStatus, Finding, GrowError, Grown, Inspection,
-    IntegrityStatus, JournalError, JournalStatus, LostRange, LostStatus, MemberError, MemberStatus,
-    OnAnswer, OwnerStopped, PlanCounts, Progress, ReshapeStatus, ReturnError, ScrubReport,
-    Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, WhenFull, WhichCopy, erase,
-    erase_unlisted, inspect, volume_record_of,
+    Addition, Answer, Answers, Array, ArrayProgress, ArrayState, ArrayStatus, ContentVerifier,
+    DeadlineStatus, DeclusteredStatus, Filled, FillingStatus, GrowError, Grown, HealthState,
+    Inspection, IntegrityStatus, JournalError, JournalStatus, LostRange, LostStatus, MemberError,
+    MemberStatus, OnAnswer, OwnerStopped, PlanCounts, Progress, ReshapeStatus, ReturnError,
+    Scrubbed, SpareStatus, StandInStatus, Tuning, WhenFull, WhichCopy, erase, erase_unlisted,
+    inspect, volume_record_of,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Look, Prepared, Warning,
@@ -43,6 +44,8 @@ pub use create::{
     consider_journal, create, create_journal, journal_of,
 };
 pub use deadlines::Deadlines;
+pub use headpond_block::DeviceErrors;
+pub use history::{Finding, History, LastScrub, MemberScrub, ScrubReport, ScrubState, Trouble};
 pub use journal::JournalWhen;
 pub use layout::{Layout, LayoutError, Role, Spread, Striping, Weights};
 pub use level::Level;

@@ -43,7 +43,7 @@ impl Remains {
         let cores = status.iter().flat_map(|status| &status.cores);
         cores.fold((false, false), |(rebuilding, scrubbing), core| {
             let is_filling = core.array.members.iter().any(|member| member.filling.is_some());
-            (rebuilding || is_filling, scrubbing || core.array.scrubbing.is_some())
+            (rebuilding || is_filling, scrubbing || core.array.progress.scrubbing.is_some())
         })
     }
 

@@ -499,7 +499,7 @@ impl Stage<'_> {
     async fn parity_is_there(&self) -> bool {
         self.comes_true(|| {
             let array = &self.volume.status().cores[self.machine.topology.worked_on()].array;
-            let is_right = array.parity_initialised || array.state != ArrayState::Healthy;
+            let is_right = array.parity_initialised || array.state != ArrayState::Optimal;
             is_right || !self.machine.topology.has_parity()
         })
         .await

@@ -1,7 +1,7 @@
 //! The driver of block's executor in real time.
 
 use crate::Ring;
-use headpond_block::{Driver, Instant, Wait};
+use headpond_block::{Driver, Instant, UtcTime, Wait};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,11 @@ impl RingDriver {
 impl Driver for RingDriver {
     fn now(&self) -> Instant {
         Instant::START + self.elapsed()
+    }
+
+    fn utc(&self) -> UtcTime {
+        let since_1970 = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        UtcTime::from_unix_s(since_1970.as_secs())
     }
 
     fn park(&self, wait: Wait) -> io::Result<()> {

@@ -300,7 +300,7 @@ impl Shared {
             return Some(Work::Reshape).filter(|work| !self.has_failed(*work));
         }
         self.assign().await;
-        let is_healthy = self.array.state() == ArrayState::Healthy;
+        let is_healthy = self.array.state() == ArrayState::Optimal;
         // A lost member cannot be reconstructed before the initial sync.
         let needs_parity = is_healthy && !self.array.is_parity_initialised();
         let parity = needs_parity.then_some(Work::Parity);

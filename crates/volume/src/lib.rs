@@ -20,6 +20,7 @@ mod background;
 mod change;
 pub mod description;
 mod discovery;
+mod history;
 mod jobs;
 mod notes;
 mod record;
@@ -65,8 +66,11 @@ pub use discovery::{
     Adopted, Candidate, FoundPart, FoundVolume, Label, Labelled, Lacking, LackingPart, NoLabel,
     Part, RolePresence, found_volumes, read_labels,
 };
-pub use headpond_block::{Size, SizeError};
+pub use headpond_block::{
+    DeviceErrors, ErrorCause, ErrorKind, LastError, Size, SizeError, UtcTime,
+};
 pub use headpond_cache::LoadProgress;
+pub use history::{CacheScrub, DeviceReport, DeviceRole};
 pub use jobs::{JobKind, JobStatus};
 pub use notes::Note;
 pub use record::{RecordError, VolumeRecord};
@@ -75,7 +79,8 @@ pub use serving::metadata::{CoreFileSystem, FoundFileSystem};
 pub use serving::readahead::ReadaheadStats;
 pub use volume::kept::{CallerError, DescriptionKeeper, Keep, Keeping};
 pub use volume::{
-    BusyError, CleanAllError, RecordStoppedError, ScrubCacheError, SetError, StopError, Volume,
+    BusyError, CleanAllError, ClearError, RecordStoppedError, ScrubCacheError, SetError, StopError,
+    Volume,
 };
 pub use watch::alerts::{Alert, AlertKind, Risk};
 pub use watch::report::{

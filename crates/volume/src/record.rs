@@ -4,6 +4,7 @@
 //! of the last start; exports are not in it, since they belong to the host.
 
 use crate::description::{Description, DescriptionError};
+use crate::history::KeptHistory;
 use headpond_block::DeviceError;
 use headpond_raid::volume_record::TEXT_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,12 @@ pub struct VolumeRecord {
     /// Of the writes to all arrays of the volume; the highest counts.
     pub generation: u64,
     pub volume: Description,
+    #[serde(
+        default,
+        skip_serializing_if = "KeptHistory::is_empty",
+        deserialize_with = "KeptHistory::lenient"
+    )]
+    pub history: KeptHistory,
 }
 
 /// Why a volume was not recorded on its members.
@@ -29,19 +36,29 @@ pub enum RecordError {
 }
 
 impl VolumeRecord {
+    /// Without a history.
     pub fn new(generation: u64, description: &Description) -> Self {
-        Self { generation, volume: Description { exports: Vec::new(), ..description.clone() } }
+        let volume = Description { exports: Vec::new(), ..description.clone() };
+        Self { generation, volume, history: KeptHistory::default() }
     }
 
-    /// The record as bytes for the members.
+    pub fn with_history(self, history: KeptHistory) -> Self {
+        Self { history, ..self }
+    }
+
+    /// The record as bytes for the members; history that does not fit is left out.
     ///
     /// # Errors
-    /// Where it is too long for them.
+    /// Where the settings are too long for them.
     pub fn to_bytes(&self) -> Result<Vec<u8>, RecordError> {
-        let text = toml::to_string(self).expect("a description is plain data");
-        match text.len() {
-            0..=TEXT_BYTES_MAX => Ok(text.into_bytes()),
-            bytes => Err(RecordError::Long { bytes }),
+        let mut record = self.clone();
+        loop {
+            let text = toml::to_string(&record).expect("a description is plain data");
+            match text.len() {
+                0..=TEXT_BYTES_MAX => return Ok(text.into_bytes()),
+                _ if record.history.shorten() => {}
+                bytes => return Err(RecordError::Long { bytes }),
+            }
         }
     }
 
@@ -58,13 +75,16 @@ impl VolumeRecord {
 
     /// Whether it says the same of the volume.
     pub fn agrees(&self, description: &Description) -> bool {
-        Self::new(self.generation, description) == *self
+        Self::new(self.generation, description).volume == self.volume
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::KeptErrors;
+    use headpond_block::DeviceErrors;
+    use uuid::Uuid;
 
     fn description() -> Description {
         let text = include_str!("../tests/fixtures/description-2026-11.toml");
@@ -82,6 +102,25 @@ mod tests {
         assert!(read.volume.exports.is_empty() && read.agrees(&described));
         let other = Description { heartbeat_ms: 0, ..described };
         assert!(!read.agrees(&other));
+    }
+
+    #[test]
+    fn history_that_is_long_or_of_a_newer_program_stands_in_the_way_of_no_setting() {
+        let device = |id| KeptErrors {
+            device: Uuid::from_u128(id),
+            errors: DeviceErrors { read: id as u64, ..DeviceErrors::default() },
+            last: None,
+        };
+        let history =
+            KeptHistory { sequence: 2, devices: (1..256).map(device).collect(), ..<_>::default() };
+        let record = VolumeRecord::new(3, &description()).with_history(history);
+        let read = VolumeRecord::parse(&record.to_bytes().unwrap()).unwrap();
+        assert_eq!((read.generation, &read.volume), (3, &record.volume));
+        assert!(!read.history.devices.is_empty() && read.history.devices[0] == device(255));
+        let text = toml::to_string(&VolumeRecord::new(3, &description())).unwrap();
+        let newer = format!("{text}\n[history]\nsequence = 'a word'\n");
+        let read = VolumeRecord::parse(newer.as_bytes()).unwrap();
+        assert!(read.agrees(&description()) && read.history.is_empty());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The assembled volume.
 
 mod create;
+mod devices;
+mod errors;
 pub(crate) mod flushed_positions;
 mod jobs;
 pub(crate) mod kept;
@@ -25,15 +27,16 @@ use crate::serving::endpoint::CoreDevice;
 use crate::serving::metadata::Recogniser;
 use crate::volume::flushed_positions::Broken;
 use crate::volume::kept::KeptDescription;
+pub use errors::ClearError;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
-    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,
-    Submission,
+    BlockDevice, BufferPool, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime,
+    Stability, Submission,
 };
 use headpond_cache::{
     CleanError, FullRateFlush, ModeError, ScrubError, ScrubReport, Slice, SliceConfig,
 };
-use headpond_raid::OwnerStopped;
+use headpond_raid::{OwnerStopped, Tuning};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 pub use stopped::RecordStoppedError;
@@ -162,7 +165,7 @@ impl Volume {
         let cached = Rc::new(RefCell::new(cached.map(Rc::new)));
         let (tier, changing, flushing) = (Rc::default(), Busy::default(), Busy::default());
         let cores = Rc::new(RefCell::new(Rc::new(cores)));
-        let kept = Rc::new(KeptDescription::new(&cores));
+        let kept = Rc::new(KeptDescription::new(&cores, [&cached, &tier]));
         let [cleaning, scrubbing, draining] = Default::default();
         let volume = Self {
             description,
@@ -185,7 +188,14 @@ impl Volume {
         volume.open_endpoints();
         volume.verify_contents();
         volume.begin_background();
+        volume.kept.follow_history(&volume.runtime);
         volume
+    }
+
+    /// What an array of it may use, with its history.
+    pub(crate) fn tuning(&self, pool: BufferPool) -> Tuning {
+        let history = self.cores().first().array.history().clone();
+        Tuning { history, ..Tuning::with_pool(pool) }
     }
 
     pub(crate) fn cores(&self) -> Rc<Cores> {
@@ -457,7 +467,9 @@ impl Volume {
             return Err(ScrubCacheError::CatchingUp { volume: self.description().name });
         }
         let _job = self.begin_scrubbing();
-        Ok(cached.scrub().await?)
+        let report = cached.scrub(&self.runtime).await?;
+        self.cores().first().array.history().note_change();
+        Ok(report)
     }
 
     /// Whether another host has taken over: no request reaches the devices from here any more.
@@ -498,6 +510,7 @@ impl Volume {
                 slice.stop().await?;
             }
         }
+        self.kept.record_history().await;
         for mirror in self.caches().filter_map(|cached| cached.mirror.clone()) {
             mirror.stop().await?;
         }

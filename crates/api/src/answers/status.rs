@@ -1,11 +1,11 @@
 //! A volume: its description and, while it is served, its state.
 
 use headpond_block::memory::MemoryState;
-use headpond_raid::{ArrayState, ArrayStatus, Level};
+use headpond_raid::{ArrayStatus, HealthState, Level};
 use headpond_volume::{
     Alert, AlertKind, BackgroundStatus, CacheSettings, CacheStatus, CoreDescription,
-    CoreFileSystem, CoreStatus, Description, FIRST_CORE, JobStatus, Loading, OwnerStatus,
-    VolumeStatus,
+    CoreFileSystem, CoreStatus, Description, DeviceReport, FIRST_CORE, JobStatus, Loading,
+    OwnerStatus, VolumeStatus,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,10 @@ pub struct Status {
     /// The cache in memory in front of the cache.
     pub tier: Option<CacheAnswer>,
     pub cache: Option<CacheAnswer>,
+    /// The worst of its arrays and devices.
+    pub health: Option<HealthState>,
+    /// Devices with errors that were not cleared.
+    pub errors: Vec<DeviceReport>,
     /// File systems on its cores, if a rule of the I/O classes needs metadata.
     pub file_systems: Vec<CoreFileSystem>,
     /// Of the daemon's process.
@@ -164,6 +168,8 @@ impl Status {
             cores: std::iter::once(first).chain(further).collect(),
             tier: CacheAnswer::of_tier(description),
             cache: CacheAnswer::of_cache(description),
+            health: None,
+            errors: Vec::new(),
             file_systems: Vec::new(),
             memory: None,
             alerts: Vec::new(),
@@ -194,6 +200,8 @@ impl Status {
             owner: volume.owner,
             tier: described.tier.map(|tier| tier.serving(volume.tier)),
             cache: described.cache.map(|cache| cache.serving(volume.cache)),
+            health: Some(volume.health),
+            errors: volume.errors,
             file_systems: volume.file_systems,
             memory: Some(volume.memory),
             alerts: volume.alerts,
@@ -224,9 +232,9 @@ impl Status {
         self.alerts.iter().all(|alert| alert.kind == AlertKind::CacheFull)
     }
 
-    /// Whether an alert says that an array or its members failed at something.
+    /// Whether writes of an array failed.
     pub fn has_array_errors(&self) -> bool {
-        self.alerts.iter().any(Alert::is_of_array_errors)
+        self.alerts.iter().any(|alert| alert.kind == AlertKind::ArrayWriteErrors)
     }
 
     /// Dirty data of its cache and its tier, where it is known.
@@ -236,12 +244,10 @@ impl Status {
         if caches.is_empty() { Some(0) } else { known.reduce(|sum, bytes| sum + bytes) }
     }
 
-    /// Whether all arrays, that of the cache among them, have all their members.
+    /// Whether all arrays, that of the cache among them, have all their members, and no device has
+    /// errors that were not cleared.
     pub fn is_healthy(&self) -> bool {
-        let mirror = self.live_cache().and_then(|cache| cache.mirror.as_ref());
-        let cores = self.cores.iter().filter_map(|core| core.array.as_ref());
-        let mut arrays = cores.chain(mirror.map(|mirror| &mirror.array));
-        arrays.all(|array| array.state == ArrayState::Healthy)
+        self.health.is_none_or(|health| health == HealthState::Healthy)
     }
 }
 

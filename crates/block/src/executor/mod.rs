@@ -21,8 +21,8 @@ pub use starter::Starter;
 pub use timers::Sleep;
 pub use virtual_clock::VirtualClock;
 
-use crate::Instant;
 use crate::sync::{Receiver, oneshot};
+use crate::{Instant, UtcTime};
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
@@ -49,6 +49,11 @@ pub enum Wait {
 /// What an executor needs from below: a clock and a place to wait.
 pub trait Driver {
     fn now(&self) -> Instant;
+
+    /// The time of day, for what people read. In virtual time the runtime starts in 1970.
+    fn utc(&self) -> UtcTime {
+        UtcTime::from_unix_s(self.now().since(Instant::START).as_secs())
+    }
 
     /// Makes progress with I/O and wakes the tasks whose operations are done.
     ///
@@ -179,6 +184,11 @@ impl Core {
 impl Runtime {
     pub fn now(&self) -> Instant {
         self.core.driver.now()
+    }
+
+    /// The time of day.
+    pub fn utc(&self) -> UtcTime {
+        self.core.driver.utc()
     }
 
     pub fn sleep(&self, duration: Duration) -> Sleep {

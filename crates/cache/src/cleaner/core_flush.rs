@@ -288,8 +288,8 @@ impl Engine {
         let write = Request::write(offset, Buffer::from_slice(&mark.encode()));
         let bytes = write.range.len();
         self.log.borrow_mut().counters.traffic.cache.written_checkpoints += bytes;
-        if self.cache.submit(write.with_flags(RequestFlags::FUA)).await.is_err() {
-            self.note_cache_error(CacheError::Write, None);
+        if let Err(error) = self.cache.submit(write.with_flags(RequestFlags::FUA)).await {
+            self.note_cache_error(CacheError::Write(&error), None);
             self.log.borrow_mut().mix();
         }
     }

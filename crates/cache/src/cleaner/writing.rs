@@ -208,8 +208,8 @@ impl Engine {
         let read = |(at, to)| self.read_to_clean(Request::read(at, to));
         let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
         let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
-        if outcome.is_err() {
-            self.note_cache_error(CacheError::Read, Some(&group[0].version));
+        if let Err(error) = &outcome {
+            self.note_cache_error(CacheError::Read(error), Some(&group[0].version));
         }
         for (index, (held, range)) in group.iter().zip(&ranges).enumerate() {
             let (offset, data) = (range.start(), Buffers::from(block(index)));

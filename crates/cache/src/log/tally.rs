@@ -4,7 +4,7 @@ use super::Log;
 use crate::admission::Filling;
 use crate::classes::ClassId;
 use crate::log::Survey;
-use crate::stats::{BypassReason, ClassStats, CoreStats, Counters, RequestStats};
+use crate::stats::{BypassReason, ClassStats, CoreStats, Counters, ErrorStats, RequestStats};
 use crate::types::CoreBlock;
 use headpond_block::{BLOCK_BYTES, Request};
 
@@ -83,11 +83,20 @@ impl Log {
 
     /// All counters are zero from here on.
     pub fn reset_counters(&mut self) {
-        self.counters = Counters::default();
-        self.classes.fill(ClassStats::default());
-        for stats in &mut self.cores {
-            *stats = CoreStats { core: stats.core, ..CoreStats::default() };
+        self.counters = Counters { errors: self.counters.errors, ..Counters::default() };
+        for stats in self.classes.iter_mut() {
+            *stats = ClassStats { errors: stats.errors, ..ClassStats::default() };
         }
+        for stats in &mut self.cores {
+            *stats = CoreStats { core: stats.core, errors: stats.errors, ..CoreStats::default() };
+        }
+    }
+
+    /// The counts of errors alone.
+    pub fn clear_errors(&mut self) {
+        self.counters.errors = ErrorStats::default();
+        self.classes.iter_mut().for_each(|stats| stats.errors = ErrorStats::default());
+        self.cores.iter_mut().for_each(|stats| stats.errors = ErrorStats::default());
     }
 
     pub(crate) fn class_of(&mut self, request: &Request) -> &mut ClassStats {

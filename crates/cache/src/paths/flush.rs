@@ -73,12 +73,13 @@ impl Engine {
             true => Ok(()),
             false => self.cache.flush().await,
         };
-        if outcome.is_ok() {
-            let mut log = self.log.borrow_mut();
-            log.raise_flush_mark(Sequence(next.0 - 1));
-            log.stabilise(head);
-        } else {
-            self.note_cache_error(CacheError::Write, None);
+        match &outcome {
+            Ok(()) => {
+                let mut log = self.log.borrow_mut();
+                log.raise_flush_mark(Sequence(next.0 - 1));
+                log.stabilise(head);
+            }
+            Err(error) => self.note_cache_error(CacheError::Flush(error), None),
         }
         outcome
     }

@@ -356,8 +356,8 @@ impl Engine {
         to: Buffers,
     ) -> Outcome {
         let error = outcome.err();
-        if error.is_some() {
-            self.note_cache_error(CacheError::Read, piece.versions.first());
+        if let Some(error) = &error {
+            self.note_cache_error(CacheError::Read(error), piece.versions.first());
         } else if self.trusts_cache() && !piece.versions.iter().any(Version::is_payload_free) {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use crate::cleaning::CleaningPolicy;
 use crate::config::SliceConfig;
 use crate::engine::{CoreWrites, Engine, PendingTombstones};
 use crate::error::OpenError;
+use crate::fallback::Fallback;
 use crate::fit::{Expected, check_fit};
 use crate::format::superblock::Superblock;
 use crate::paths::Ahead;
@@ -112,7 +113,7 @@ impl<'a> LoadedSlice<'a> {
     pub async fn begin(self) -> Result<(Slice, Recovery), OpenError> {
         let Self { foundation, index, config, source, loaded } = self;
         let (mut log, header, recovery) = source.begin(loaded).await?;
-        let Foundation { runtime, cache, core, label, core_flushes } = foundation;
+        let Foundation { runtime, cache, core, label, core_flushes, errors } = foundation;
         log.set_eviction(config.eviction, &config.admission.classes);
         let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {
@@ -143,7 +144,7 @@ impl<'a> LoadedSlice<'a> {
             past_loss: RefCell::default(),
             is_failed: Cell::new(false),
             is_disowned: Cell::new(false),
-            fallback: RefCell::default(),
+            fallback: RefCell::new(Fallback::counting_in(errors)),
             discard_refused: Cell::default(),
             is_closed: Cell::new(false),
             is_stopping: Cell::new(false),

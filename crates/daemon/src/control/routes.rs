@@ -78,6 +78,7 @@ impl Routes {
             .look(api::STATUS, Command::Status)
             .look(api::STATS, Command::Stats)
             .plain(api::RESET_STATS, Command::ResetStats)
+            .command(api::CLEAR_ERRORS, Command::ClearErrors)
             .command(api::SET, Command::Set)
             .command(api::SET_EXPORTS, Command::SetExports)
             .command(api::FLUSH, Command::Flush)

@@ -7,8 +7,8 @@ use super::snapshot::{
     AlertSubject, ArrayView, CacheState, CacheView, MemberState, MemberView, Snapshot,
 };
 use headpond_api::events::{Event, EventKind, Severity};
-use headpond_raid::{ArrayState, DeviceErrors, ScrubReport};
-use headpond_volume::{Alert, AlertKind};
+use headpond_raid::{ArrayState, DeviceErrors, LastScrub};
+use headpond_volume::{Alert, AlertKind, DeviceReport, DeviceRole};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -27,6 +27,11 @@ pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<Event> {
         let earlier = before.map(|before| before.caches.get(place));
         events.extend(cache_changes(place, earlier, after.caches.get(place)));
     }
+    if let Some(before) = before {
+        let earlier = |report: &DeviceReport| before.errors.get(&report.uuid);
+        let told = |report| errors(earlier(report).map(|it| it.errors), report);
+        events.extend(after.errors.values().filter_map(told));
+    }
     events.extend(job_changes(before, after));
     let none = BTreeMap::new();
     events.extend(alert_changes(before.map_or(&none, |it| &it.alerts), &after.alerts));
@@ -42,9 +47,9 @@ fn array_changes(name: &str, before: Option<&ArrayView>, after: &ArrayView) -> V
         let told = member_changes(&about, earlier, member);
         events.extend(told.into_iter().map(|event| event.of_member(*role)));
     }
-    if before.map_or(ArrayState::Healthy, |before| before.state) != after.state {
+    if before.map_or(ArrayState::Optimal, |before| before.state) != after.state {
         let (word, severity) = match after.state {
-            ArrayState::Healthy => ("healthy", Severity::Info),
+            ArrayState::Optimal => ("optimal", Severity::Info),
             ArrayState::Degraded => ("degraded", Severity::Warning),
             ArrayState::Failed => ("failed", Severity::Error),
         };
@@ -67,10 +72,6 @@ fn member_changes(about: &str, before: Option<&MemberView>, after: &MemberView) 
     let earlier = before.map_or(&MemberState::Active, |before| &before.state);
     let is_another = before.is_some_and(|before| before.device != after.device);
     let mut events = Vec::new();
-    if let Some(before) = before {
-        let base = if is_another { DeviceErrors::default() } else { before.errors };
-        events.extend(errors(about, device, base, after.errors));
-    }
     if *earlier != after.state || is_another {
         let on = device.map(|device| format!(" ({device})")).unwrap_or_default();
         let text = match &after.state {
@@ -89,20 +90,20 @@ fn member_changes(about: &str, before: Option<&MemberView>, after: &MemberView) 
     events
 }
 
-/// How many errors a device had since, and in all.
-fn errors(
-    about: &str,
-    device: Option<&str>,
-    before: DeviceErrors,
-    after: DeviceErrors,
-) -> Option<Event> {
-    let since = after.since(before);
+/// How many errors a device had since, and in all, with the cause of the newest.
+fn errors(before: Option<DeviceErrors>, after: &DeviceReport) -> Option<Event> {
+    let since = after.errors.since(before.unwrap_or_default());
     if since.total() == 0 {
         return None;
     }
+    let device = after.device.as_deref();
     let on = device.map(|device| format!(" ({device})")).unwrap_or_default();
-    let text = format!("{about}{on}: {since}; until now {after}");
+    let cause = after.last_error.as_ref().map(|it| format!("; {}: {}", it.kind, it.text));
+    let (place, cause) = (after.place(), cause.unwrap_or_default());
+    let text = format!("{place}{on}: {since}; until now {}{cause}", after.errors);
     let event = Event::new(EventKind::DeviceErrors, Severity::Warning, text).of_device(device);
+    let member = after.number.filter(|_| after.role == DeviceRole::Member);
+    let event = member.into_iter().fold(event, Event::of_member);
     Some(event.with("since", json!(since)).with("errors", json!(after)))
 }
 
@@ -128,9 +129,6 @@ fn cache_changes(
     let is_another = before.is_some() && earlier.is_none_or(|it| it.device != after.device);
     let state = earlier.map_or(CacheState::InUse, |earlier| earlier.state);
     let mut events = Vec::new();
-    if let Some(earlier) = earlier.filter(|_| !is_another) {
-        events.extend(errors(place, Some(&after.device), earlier.errors, after.errors));
-    }
     if is_another || state != after.state {
         let text = format!("{place} {} is {what}", after.device);
         events.push(cache_state(&after.device, severity, text, word));
@@ -143,21 +141,21 @@ fn cache_state(device: &str, severity: Severity, text: String, state: &str) -> E
     event.of_device(Some(device)).with("state", state)
 }
 
-fn scrub_changes(name: &str, before: &ArrayView, after: &ArrayView) -> Option<Event> {
-    match (before.is_scrubbing, after.is_scrubbing) {
-        (false, true) => {
-            let text = format!("scrub of {name} has started");
-            Some(Event::new(EventKind::JobStarted, Severity::Info, text).with("array", name))
-        }
-        // One that was shorter than the time between two snapshots changes the report alone.
-        (is_over, false) if is_over || before.scrub != after.scrub => {
-            Some(scrub_ended(name, &after.scrub))
-        }
-        _ => None,
-    }
+fn scrub_changes(name: &str, before: &ArrayView, after: &ArrayView) -> Vec<Event> {
+    let has_begun = after.is_scrubbing && !before.is_scrubbing;
+    let begun = has_begun.then(|| {
+        let text = format!("scrub of {name} has started");
+        Event::new(EventKind::JobStarted, Severity::Info, text).with("array", name)
+    });
+    // One that was shorter than the time between two snapshots is seen by its end alone.
+    let began = |scrub: &LastScrub| scrub.began_at;
+    let is_new = before.scrub.as_ref().map(began) != after.scrub.as_ref().map(began);
+    let ended = after.scrub.as_ref().filter(|_| is_new).map(|scrub| scrub_ended(name, scrub));
+    ended.into_iter().chain(begun).collect()
 }
 
-fn scrub_ended(name: &str, report: &ScrubReport) -> Event {
+fn scrub_ended(name: &str, scrub: &LastScrub) -> Event {
+    let report = &scrub.report;
     let found = [
         (report.rewritten, "unreadable strips rewritten"),
         (report.corrected_sectors, "sectors repaired"),

@@ -3,11 +3,13 @@
 use headpond_api::events::Severity;
 use headpond_cache::Way;
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayState, ArrayStatus, DeviceErrors, MemberStatus, ScrubReport};
+use headpond_raid::{ArrayState, ArrayStatus, LastScrub, MemberStatus, ScrubState};
 use headpond_volume::{
-    Alert, AlertKind, BackgroundStatus, CACHE_COPIES, CacheStatus, JobKind, JobStatus, VolumeStatus,
+    Alert, AlertKind, BackgroundStatus, CACHE_COPIES, CacheStatus, DeviceReport, JobKind,
+    JobStatus, VolumeStatus,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
 
 /// A volume at one time.
 #[derive(Default)]
@@ -16,6 +18,8 @@ pub struct Snapshot {
     pub arrays: BTreeMap<String, ArrayView>,
     /// `cache` and `tier`.
     pub caches: BTreeMap<&'static str, CacheView>,
+    /// Devices with errors that were not cleared.
+    pub errors: BTreeMap<Uuid, DeviceReport>,
     /// Their names; that of scrubs is in the arrays.
     pub jobs: BTreeSet<String>,
     /// By what they are about.
@@ -32,7 +36,8 @@ pub struct ArrayView {
     /// By role.
     pub members: BTreeMap<u16, MemberView>,
     pub is_scrubbing: bool,
-    pub scrub: ScrubReport,
+    /// The newest complete one.
+    pub scrub: Option<LastScrub>,
     /// Why background work ended before its end.
     pub failure: Option<String>,
 }
@@ -40,7 +45,6 @@ pub struct ArrayView {
 pub struct MemberView {
     pub device: Option<String>,
     pub state: MemberState,
-    pub errors: DeviceErrors,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +58,6 @@ pub enum MemberState {
 pub struct CacheView {
     pub device: String,
     pub state: CacheState,
-    pub errors: DeviceErrors,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +87,7 @@ impl Snapshot {
         Self {
             arrays,
             caches: caches.collect(),
+            errors: volume.errors.iter().map(|it| (it.uuid, it.clone())).collect(),
             jobs: jobs.map(job_name).collect(),
             alerts: by_subject(&volume.alerts),
             slow,
@@ -97,8 +101,8 @@ impl ArrayView {
         Self {
             state: array.state,
             members: array.members.iter().map(member).collect(),
-            is_scrubbing: array.scrubbing.is_some() || background.scrub_wanted,
-            scrub: array.scrub.clone(),
+            is_scrubbing: array.progress.scrubbing.is_some() || background.scrub_wanted,
+            scrub: array.last_scrub.clone().filter(|it| it.state == ScrubState::Complete),
             failure: background.failure.clone(),
         }
     }
@@ -112,7 +116,7 @@ impl MemberView {
             (None, RoleState::Failed) => MemberState::Failed,
             (None, RoleState::Missing) => MemberState::Missing,
         };
-        Self { device: member.device.clone(), state, errors: member.errors }
+        Self { device: member.device.clone(), state }
     }
 }
 
@@ -141,7 +145,7 @@ impl CacheView {
             (false, true) => CacheState::InFallback,
             (false, false) => CacheState::InUse,
         };
-        Self { device: cache.device.clone(), state, errors: cache.errors }
+        Self { device: cache.device.clone(), state }
     }
 }
 

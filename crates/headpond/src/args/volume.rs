@@ -348,7 +348,7 @@ pub struct StatsArgs {
     /// Of the tier in memory, not of the cache below it.
     #[arg(long)]
     pub tier: bool,
-    /// Set all counters to zero after showing them; cached data stays.
+    /// Set all counters but those of errors to zero after showing them; cached data stays.
     #[arg(long)]
     pub reset: bool,
     /// Print JSON instead of text.
@@ -418,6 +418,19 @@ impl SetArgs {
     pub fn is_printer(&self) -> bool {
         !self.changes.iter().any(|word| matches!(word, SetWord::Change(_)))
     }
+}
+
+/// Clear the errors of a device, or of all devices and what scrubs have found. They are kept over
+/// restarts until then, and the volume is not healthy while there are any.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond clear hv0\n  headpond clear hv0 /dev/sdb")]
+pub struct ClearArgs {
+    pub name: String,
+    /// As `headpond status` names it, or its UUID; default: all.
+    pub device: Option<String>,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Write all dirty data to the array, and wait for it.

@@ -6,6 +6,7 @@ pub mod array;
 pub mod cache;
 pub mod check_config;
 pub mod class;
+pub mod clear;
 mod contents;
 pub mod core;
 pub mod create;

@@ -3,8 +3,10 @@
 mod array;
 mod clients;
 mod copies;
+mod errors;
 mod found;
 mod list;
+mod scrubs;
 
 use crate::args::StatusArgs;
 use crate::telling::{print_json, word};
@@ -13,6 +15,7 @@ pub use array::print_array;
 use array::{print_array_live, print_devices};
 use clients::print_clients;
 pub use copies::print_copies;
+use errors::print_errors;
 use headpond_api::answers::{CacheAnswer, LoadingStatus, ServiceState, Status, Versioned};
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
@@ -83,6 +86,7 @@ fn print(status: &Status) {
         println!("  recording to {}", output.display());
     }
     print_jobs(status);
+    print_errors(&status.errors);
     print_alerts(&status.alerts);
     status.warnings.iter().for_each(|warning| println!("  warning   {warning}"));
 }
@@ -124,7 +128,7 @@ fn tell_loading(status: &LoadingStatus) -> String {
 pub fn print_cores(status: &Status) {
     for core in &status.cores[1..] {
         let members = core.array.as_ref().map_or(core.devices.len(), |it| it.members.len());
-        let state = core.array.as_ref().map(|array| format!(", {}", word(array.state)));
+        let state = core.array.as_ref().map(|array| format!(", {}", word(array.health)));
         let bytes = core.size_bytes.map(|bytes| format!("{}, ", size(bytes)));
         println!(
             "  core {:<4} {}: {}{} of {members} members{}",
@@ -136,6 +140,9 @@ pub fn print_cores(status: &Status) {
         );
         print_devices(core);
         core.array.iter().for_each(print_array_live);
+        let scrub = core.array.as_ref().filter(|_| core.level != Level::Raid0);
+        let scrub = scrub.map(|array| scrubs::tell_scrub(array.last_scrub.as_ref()));
+        scrub.into_iter().flatten().for_each(|line| println!("            {line}"));
     }
 }
 
@@ -259,6 +266,7 @@ fn usage(cache: &CacheStatus) -> Vec<String> {
     lines.extend(cache.order.as_ref().map(order));
     lines.extend(cache.evictions.iter().filter_map(eviction));
     lines.extend(cache.bypasses.iter().filter_map(bypass));
+    lines.extend(cache.last_scrub.as_ref().map(scrubs::tell_cache_scrub));
     lines
 }
 

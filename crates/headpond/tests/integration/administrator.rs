@@ -160,7 +160,7 @@ fn the_list_has_what_each_volume_is_and_what_is_wrong_with_it() {
     create(&user, "v");
     let listed = user.ok(&["status"]);
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let head = ["volume", "state", "size", "level", "array", "mode", "dirty", "alerts"];
+    let head = ["volume", "state", "size", "level", "health", "mode", "dirty", "alerts"];
     assert_eq!(words(listed.lines().next().unwrap()), head);
     let row = ["v", "stopped", "31", "MiB", "RAID", "1", "-", "write-back", "0", "B", "0"];
     assert_eq!(words(listed.lines().last().unwrap()), row);

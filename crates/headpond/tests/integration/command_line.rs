@@ -89,7 +89,7 @@ fn members_that_are_said_to_be_zeros_are_looked_at_and_assumed_ones_come_with_a_
     assert!(warned.contains("its parity or copies are not verified"), "{warned}");
     let daemon = user.serve("hv0");
     let array = user.array("hv0");
-    assert_eq!((array.parity_initialised, array.initialising), (true, None));
+    assert_eq!((array.parity_initialised, array.progress.initialising), (true, None));
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
 }

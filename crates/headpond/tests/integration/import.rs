@@ -81,7 +81,7 @@ impl Story {
         self.lose_all_but_devices();
         let daemon = self.import();
         self.each_mib("read");
-        assert_eq!(self.user.array("v").state, ArrayState::Healthy);
+        assert_eq!(self.user.array("v").state, ArrayState::Optimal);
         daemon
     }
 }
@@ -197,7 +197,7 @@ fn a_setting_in_the_file_of_a_stopped_volume_does_not_count_and_that_is_told() {
     assert!(daemon.log().contains(said), "{}", daemon.log());
     let status = user.status("v");
     assert_eq!(status.cache.unwrap().settings.mode, Mode::WriteBack);
-    assert_eq!(user.array("v").state, ArrayState::Healthy, "a name is where to look first");
+    assert_eq!(user.array("v").state, ArrayState::Optimal, "a name is where to look first");
     let saved = std::fs::read_to_string(&path).unwrap();
     assert!(saved.contains("write-back") && saved.contains("/renamed"), "{saved}");
     user.ok(&["stop", "v"]);
@@ -231,7 +231,7 @@ fn an_unattended_start_waits_goes_on_degraded_and_takes_a_late_member_back() {
     assert_eq!(user.array("v").state, ArrayState::Degraded);
     story.each_mib("write");
     user.bring_back(&member);
-    eventually("it is taken back", || user.array("v").state == ArrayState::Healthy);
+    eventually("it is taken back", || user.array("v").state == ArrayState::Optimal);
     assert!(daemon.log().contains("has come back and is resynced"), "{}", daemon.log());
     user.ok(&["array", "fail", "v", &user.path("m0.img").display().to_string()]);
     story.each_mib("read");

@@ -15,6 +15,7 @@ mod config;
 mod cores;
 mod demo;
 mod drive;
+mod errors;
 mod events;
 mod hung_server;
 mod import;

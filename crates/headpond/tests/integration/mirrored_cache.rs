@@ -211,14 +211,14 @@ fn a_core_comes_and_goes_below_copies_one_of_which_is_lost_and_beside_their_spar
     user.ok(&["array", "add-spare", "v", &c, "--cache"]);
     user.ok(&["core", "remove", "v", "logs"]);
     assert_eq!(listed(&user), [a.clone(), b.clone(), c.clone()]);
-    assert_eq!(mirror_of(&user).array.state, ArrayState::Healthy);
+    assert_eq!(mirror_of(&user).array.state, ArrayState::Optimal);
     assert_eq!(mirror_of(&user).array.spares.len(), 1);
     user.ok(&["destroy", "v-logs", "--yes"]);
     user.ok(&add);
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
-    assert_eq!(mirror_of(&user).array.state, ArrayState::Healthy);
+    assert_eq!(mirror_of(&user).array.state, ArrayState::Optimal);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }
@@ -244,7 +244,7 @@ fn a_copy_that_was_lost_is_out_of_date_after_a_core_has_left() {
     assert_eq!(mirror_of(&user).array.state, ArrayState::Degraded);
     user.ok(&["array", "resume", "v", "--cache"]);
     let mirror: MirrorStatus = user.answer(&["array", "re-add", "v", &b, "--cache", "--wait"]);
-    assert_eq!(mirror.array.state, ArrayState::Healthy);
+    assert_eq!(mirror.array.state, ArrayState::Optimal);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }

@@ -48,7 +48,7 @@ fn all_served_arrays_with_redundancy_are_scrubbed_and_others_are_named() {
     user.ok(&["array", "rate", "a", "--no-max"]);
     user.ok(&["array", "fail", "a", &members[0]]);
     user.ok(&["array", "add-spare", "a", &spare, "--wait"]);
-    assert_eq!(user.array("a").state, ArrayState::Healthy);
+    assert_eq!(user.array("a").state, ArrayState::Optimal);
     assert!(scrub_of(&user.status("a")).1);
     // The next hours, for scrubs only: what was paused as a whole stays so.
     user.ok(&["array", "pause", "b"]);

@@ -4,9 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use headpond_block::{BlockDevice, ByteRange, Cause, DeviceError, Instant, RequestKind};
+use headpond_block::{
+    BlockDevice, ByteRange, DeviceError, ErrorLog, Instant, RequestKind, UtcTime,
+};
 
-use super::status::{Answers, DeviceErrors};
+use super::status::Answers;
 use crate::balance::{self, Candidate, Motion, Planned};
 use crate::deadlines::{Deadlines, EventWindow, TICKS_OF_READ, Typical};
 
@@ -33,7 +35,7 @@ pub(super) struct Health {
     /// Reads that were entered.
     reads: Cell<u32>,
     is_condemned: Cell<bool>,
-    errors: Cell<DeviceErrors>,
+    errors: RefCell<Rc<ErrorLog>>,
     /// Held by every operation in flight that began since the last [`Health::part`].
     generation: RefCell<Rc<()>>,
 }
@@ -158,32 +160,18 @@ impl Health {
 
     /// An operation failed. What a device does not do is no error of it.
     #[cold]
-    pub(super) fn note_error(&self, kind: RequestKind, error: &DeviceError) {
-        if error.is_unsupported() {
-            return;
-        }
-        let mut errors = self.errors.get();
-        *match (error.cause(), kind) {
-            (Cause::Timeout { .. }, _) => &mut errors.timeout,
-            (_, RequestKind::Read) => &mut errors.read,
-            (_, RequestKind::Flush) => &mut errors.flush,
-            _ => &mut errors.write,
-        } += 1;
-        self.errors.set(errors);
+    pub(super) fn note_error(&self, kind: RequestKind, error: &DeviceError, at: UtcTime) {
+        self.errors.borrow().note(kind, error, at);
     }
 
     /// Contents that did not match their checksum.
-    pub(super) fn note_misfit(&self) {
-        let errors = self.errors.get();
-        self.errors.set(DeviceErrors { checksum: errors.checksum + 1, ..errors });
+    pub(super) fn note_misfit(&self, at: UtcTime) {
+        self.errors.borrow().note_checksum(at);
     }
 
-    pub(super) fn errors(&self) -> DeviceErrors {
-        self.errors.get()
-    }
-
-    pub(super) fn forget_errors(&self) {
-        self.errors.take();
+    /// Counts errors there from now on.
+    pub(super) fn count_errors_in(&self, errors: Rc<ErrorLog>) {
+        self.errors.replace(errors);
     }
 
     /// Its status.

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use headpond_block::sync::Notify;
 use headpond_block::{
-    BlockDevice, Buffer, Buffers, Cause, DeviceError, DeviceName, Outcome, Request, RequestFlags,
-    Runtime, Submission,
+    BlockDevice, Buffer, Buffers, Cause, DeviceError, DeviceName, ErrorLog, Outcome, Request,
+    RequestFlags, Runtime, Submission,
 };
 use smallvec::SmallVec;
 
 use crate::deadlines::in_time;
+use crate::history::History;
 use crate::journal::label::{
     self, COPY_OFFSETS, LABEL_BYTES, Label, LabelError, RING_OFFSET, Tail,
 };
@@ -29,6 +30,7 @@ pub(super) type Changes = SmallVec<[Change; 8]>;
 pub(crate) struct Journal {
     runtime: Runtime,
     device: Rc<dyn BlockDevice>,
+    errors: Rc<ErrorLog>,
     /// How long the device is waited for; `None`: until it answers.
     deadline: Cell<Option<Duration>>,
     label: RefCell<Label>,
@@ -70,18 +72,21 @@ pub(super) struct Lease {
 }
 
 impl Journal {
-    /// The journal that carries this label, with records of up to so many bytes.
+    /// The journal that carries this label, with records of up to so many bytes; its errors are
+    /// counted there.
     pub(crate) fn new(
         runtime: Runtime,
         device: Rc<dyn BlockDevice>,
         label: Label,
         record_bytes_max: u64,
         deadline: Option<Duration>,
+        history: &History,
     ) -> Journal {
         let ring = Ring::new(label.ring_bytes, record_bytes_max);
         Journal {
             runtime,
             device,
+            errors: history.errors_of(label.journal),
             deadline: Cell::new(deadline),
             label: RefCell::new(label),
             ring: RefCell::new(ring),
@@ -282,11 +287,13 @@ impl Journal {
     }
 
     async fn carry_out(&self, request: Request) -> Outcome {
+        let kind = request.kind;
         let outcome = match Submission::on(Rc::clone(&self.device), request).now_or() {
             Ok(outcome) => outcome,
             Err(pending) => in_time(&self.runtime, self.name(), self.deadline.get(), pending).await,
         };
-        if outcome.is_err() {
+        if let Err(error) = &outcome {
+            self.errors.note(kind, error, self.runtime.utc());
             self.is_failed.set(true);
         }
         outcome

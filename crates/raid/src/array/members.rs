@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::health::Health;
 use super::volume_record::VolumeRecords;
+use crate::history::History;
 use crate::layout::{Layout, Role, Strip, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, FillRecord, RoleState, SpareRecord, Superblock};
 use crate::volume_record::VolumeRecord;
@@ -50,8 +51,6 @@ pub(super) struct Slot {
     /// Of the same.
     pub(super) name: RefCell<Option<DeviceName>>,
     member: RefCell<Option<Rc<Member>>>,
-    /// Of the member that failed in this role last.
-    pub(super) failed: RefCell<Option<Rc<Health>>>,
     filling: RefCell<Option<Rc<Filling>>>,
 }
 
@@ -103,6 +102,17 @@ impl FoundMembers {
         }
     }
 
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = &Member> {
+        let filling = self.filling.iter().map(|(_, member)| member);
+        self.roles.iter().flatten().chain(filling).chain(&self.standing_by)
+    }
+
+    /// Their errors are counted there.
+    pub(crate) fn count_errors_in(&self, history: &History) {
+        self.all().for_each(|it| it.health.count_errors_in(history.errors_of(it.uuid)));
+    }
+
     /// The devices that hold everything.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &dyn BlockDevice> {
         self.roles.iter().flatten().map(|member| &*member.device)
@@ -132,9 +142,16 @@ impl Member {
 
     /// A device that the next event will make a spare. Until then it counts as knowing the event
     /// before, of which it needs nothing.
-    pub(super) fn joining(device: Rc<dyn BlockDevice>, uuid: Uuid, event_count: u64) -> Member {
+    pub(super) fn joining(
+        device: Rc<dyn BlockDevice>,
+        uuid: Uuid,
+        event_count: u64,
+        history: &History,
+    ) -> Member {
+        let health = Health::of(&*device);
+        health.count_errors_in(history.errors_of(uuid));
         Member {
-            health: Health::of(&*device),
+            health,
             device,
             uuid,
             role: Cell::new(None),
@@ -192,7 +209,6 @@ impl Slot {
             uuid: Cell::new(uuid),
             name: RefCell::new(name),
             member: RefCell::new(found.ok().map(Rc::new)),
-            failed: RefCell::new(None),
             filling: RefCell::new(None),
         }
     }
@@ -366,7 +382,6 @@ impl Members {
         let before = slot.member.replace(None).expect("a member fails once");
         assert!(Rc::ptr_eq(&before, member), "it has the role");
         self.note_departure();
-        slot.failed.replace(Some(Rc::clone(&member.health)));
         slot.state.set(RoleState::Failed);
         self.note_lost(role);
     }

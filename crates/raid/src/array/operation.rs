@@ -94,7 +94,9 @@ impl<'a> Operation<'a> {
         let error = array.no_answer(&member);
         match waiting {
             OperationWait::Briefly => place.health().note_reconstructed(),
-            OperationWait::ToTheEnd => place.health().note_error(kind, &error),
+            OperationWait::ToTheEnd => {
+                place.health().note_error(kind, &error, array.runtime.utc());
+            }
         }
         drop(array.runtime.spawn(async move {
             // Its outcome is not needed any more.
@@ -127,10 +129,11 @@ impl Future for Operation<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         if let Poll::Ready(outcome) = Pin::new(&mut self.submission).poll(context) {
             let Some(under_way) = self.under_way.take() else { return Poll::Ready(outcome) };
-            match (&outcome, under_way.landing) {
+            let UnderWay { array, member, landing, kind, .. } = under_way;
+            match (&outcome, landing) {
                 (Ok(()), Some(Landing { own, client })) => client.copy_from_buffers(&own.into()),
                 (Ok(()), None) => {}
-                (Err(error), _) => under_way.member.health.note_error(under_way.kind, error),
+                (Err(error), _) => array.note_error(&member, kind, error),
             }
             return Poll::Ready(outcome);
         }
@@ -173,12 +176,12 @@ impl Array {
                     submission => {
                         return Submission::pending(async move {
                             let outcome = submission.await;
-                            outcome.inspect_err(|error| member.health.note_error(kind, error))
+                            outcome.inspect_err(|error| self.note_error(&member, kind, error))
                         });
                     }
                 };
                 Submission::ready(
-                    outcome.inspect_err(|error| member.health.note_error(kind, error)),
+                    outcome.inspect_err(|error| self.note_error(&member, kind, error)),
                 )
             }
             None => Submission::ready(Err(self.gone())),
@@ -222,7 +225,7 @@ impl Array {
         let health = &member.health;
         if let Submission::Ready(outcome) = &submission {
             if let Some(Err(error)) = outcome {
-                health.note_error(kind, error);
+                self.note_error(member, kind, error);
             }
             return Operation { submission, under_way: None };
         }
@@ -236,6 +239,11 @@ impl Array {
             kind,
         };
         Operation { submission, under_way: Some(under_way) }
+    }
+
+    #[cold]
+    fn note_error(&self, member: &Member, kind: RequestKind, error: &DeviceError) {
+        member.health.note_error(kind, error, self.runtime.utc());
     }
 
     /// Whether a read of a member may be abandoned.

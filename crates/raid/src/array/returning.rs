@@ -73,7 +73,7 @@ impl Array {
         self.consider_spare(&*device)?;
         let lacks = self.rows_lacking(role);
         let rows = lacks.iter().map(|range| range.end - range.start).sum();
-        let member = Member::joining(device, uuid, self.recorder.issued_count());
+        let member = Member::joining(device, uuid, self.recorder.issued_count(), self.history());
         member.sequence.set(superblock.sequence);
         let member = Rc::new(member);
         self.members.begin_catching_up(role, Rc::clone(&member), lacks);

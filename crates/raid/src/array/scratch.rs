@@ -4,6 +4,7 @@ use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{Buffer, BufferPool, Buffers, PoolConfig};
 
 use crate::deadlines::Deadlines;
+use crate::history::History;
 use crate::layout::Layout;
 
 /// What an array may use of the machine, and how long it waits.
@@ -17,6 +18,8 @@ pub struct Tuning {
     /// How long members are waited for; `None`: until they answer.
     pub deadlines: Option<Deadlines>,
     pub when_full: WhenFull,
+    /// Where errors and scrubs are counted.
+    pub history: History,
 }
 
 /// What becomes of a write to copies that a member has no space left for.
@@ -37,6 +40,7 @@ impl Tuning {
             scratch_bytes_max: 64 << 20,
             deadlines: Some(Deadlines::default()),
             when_full: WhenFull::FailWrite,
+            history: History::default(),
         }
     }
 }

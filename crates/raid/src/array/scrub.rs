@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use headpond_block::sync::join_all;
 use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
@@ -23,6 +21,7 @@ use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
 use super::verify::{Judged, JudgedCopies, Sums, blocks_that_differ};
 use super::{Array, Member, Progress};
+use crate::history::Trouble;
 use crate::integrity::BLOCK_BYTES;
 use crate::layout::{Strip, StripCell, Stripe};
 use crate::parity::{self, Culprit};
@@ -33,46 +32,8 @@ use crate::split::Piece;
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
 /// A mismatch is located in units of so many bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// Findings that are listed one by one.
-const FINDINGS_MAX: usize = 256;
 /// Attempts to read a stripe, each after a repair.
 const ATTEMPTS_MAX: usize = 4;
-
-/// Findings of a scrub so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ScrubReport {
-    pub stripes: u64,
-    /// Unreadable strips that were rewritten.
-    pub rewritten: u64,
-    /// Mismatched sectors that were repaired.
-    pub corrected_sectors: u64,
-    /// Those of them that were located by a checksum, of the integrity region or of a cache.
-    pub located_by_checksum: u64,
-    /// Mismatched sectors that could not be located.
-    pub unexplained_sectors: u64,
-    /// Stripes with a strip that can neither be read nor reconstructed.
-    pub unreadable_stripes: u64,
-    /// The first of them on the array.
-    pub findings: Vec<Finding>,
-}
-
-/// A finding that a scrub could not repair.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
-    /// First byte of the stripe, on the array.
-    pub stripe_start: u64,
-    pub stripe_bytes: u64,
-    pub what: Trouble,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Trouble {
-    /// Data and redundancy do not match, and it is unknown which is wrong.
-    Unexplained,
-    /// It cannot be read.
-    Unreadable,
-}
 
 /// How [`Array::scrub`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,12 +60,20 @@ impl Array {
         mut go_on: impl AsyncFnMut() -> bool,
     ) -> Result<Scrubbed, DeviceError> {
         self.check_shape_stays("be scrubbed while it is reshaped to more members")?;
-        let stripes = self.layout.stripes();
         let done = self.recorder.record().work.scrubbed_stripes.unwrap_or(0);
-        let mut done = self.scrub_resumes_at(done);
-        if done == 0 {
-            self.scrub_report.take();
-        }
+        let done = self.scrub_resumes_at(done);
+        self.history.begin_scrub(&self.runtime, done > 0);
+        let scrubbed = self.scrub_from(done, &mut go_on).await;
+        self.history.end_scrub(&self.runtime, matches!(scrubbed, Ok(Scrubbed::Whole)));
+        scrubbed
+    }
+
+    async fn scrub_from(
+        &self,
+        mut done: u64,
+        go_on: &mut impl AsyncFnMut() -> bool,
+    ) -> Result<Scrubbed, DeviceError> {
+        let stripes = self.layout.stripes();
         let mut recorded_at = self.runtime.now();
         while done < stripes {
             self.scrubbing.set(Some(Progress { stripes_done: done, stripes }));
@@ -119,6 +88,7 @@ impl Array {
             done = end;
             let goes_on = outcome.is_ok() && go_on().await;
             if !goes_on || self.runtime.now().since(recorded_at) >= RECORDED_EVERY {
+                self.history.note_time(&self.runtime);
                 self.record_scrubbed(Some(done)).await?;
                 recorded_at = self.runtime.now();
             }
@@ -147,7 +117,7 @@ impl Array {
     async fn scrub_stripe(&self, stripe: Stripe) -> Outcome {
         let _lock = self.locks.lock(stripe.0).await;
         self.check_intact()?;
-        self.scrub_report.borrow_mut().stripes += 1;
+        self.history.note_stripe();
         self.forget_sums(stripe);
         let fits = match self.layout.level().is_mirrored() {
             true => self.scrub_copies(stripe).await?,
@@ -234,7 +204,7 @@ impl Array {
             };
             let content = contents(strips, strip).expect("the stripe is whole");
             add_to(&content.slice(start..start + SECTOR_BYTES), error);
-            self.scrub_report.borrow_mut().corrected_sectors += 1;
+            self.note_repaired(self.layout.cell(stripe, strip), 1, false);
             judged.note_changed(strip);
         }
     }
@@ -279,7 +249,7 @@ impl Array {
     /// Its holder had other contents there.
     fn note_misfit(&self, cell: StripCell) {
         if let Some(member) = self.members.holder(cell) {
-            member.health.note_misfit();
+            member.health.note_misfit(self.runtime.utc());
         }
     }
 
@@ -300,7 +270,7 @@ impl Array {
         let content = memory.take(len);
         let piece = Piece::whole(&self.layout, stripe);
         match self.mirror_reread(&piece, &Buffers::from(&content), cell.role, error).await {
-            Ok(()) => self.scrub_report.borrow_mut().rewritten += 1,
+            Ok(()) => self.note_rewritten(cell),
             Err(_) => {
                 self.check_intact()?;
                 return Ok(None);
@@ -336,7 +306,7 @@ impl Array {
                     continue;
                 }
                 wrong.copy_from_buffer(right);
-                self.scrub_report.borrow_mut().corrected_sectors += 1;
+                self.note_repaired(*cell, 1, false);
                 judged.note_changed(*cell);
             }
         }
@@ -365,13 +335,14 @@ impl Array {
                 return Ok(Some((strips, memory)));
             };
             drop((strips, memory));
-            let count = failures.len() as u64;
+            let cell = |failure: &ReadFailure| self.layout.cell(stripe, failure.read.strip);
+            let cells: SmallVec<[StripCell; 4]> = failures.iter().map(cell).collect();
             let repair = failures.into_iter().fold(Rebuild::of(stripe), |repair, failure| {
                 let ReadFailure { read, error } = failure;
                 repair.with_suspect(read, error)
             });
             match self.rebuild(repair).await {
-                Ok(()) => self.scrub_report.borrow_mut().rewritten += count,
+                Ok(()) => cells.into_iter().for_each(|cell| self.note_rewritten(cell)),
                 Err(_) if self.mend_or_note(stripe).await? => {}
                 Err(_) => return Ok(None),
             }
@@ -390,19 +361,6 @@ impl Array {
             self.note_finding(stripe, Trouble::Unreadable);
         }
         Ok(repaired.is_ok())
-    }
-
-    pub(super) fn note_finding(&self, stripe: Stripe, what: Trouble) {
-        let mut report = self.scrub_report.borrow_mut();
-        match what {
-            Trouble::Unexplained => report.unexplained_sectors += 1,
-            Trouble::Unreadable => report.unreadable_stripes += 1,
-        }
-        let (start, bytes) = (self.layout.stripe_start(stripe), self.layout.stripe_bytes());
-        let finding = Finding { stripe_start: start, stripe_bytes: bytes, what };
-        if report.findings.len() < FINDINGS_MAX && report.findings.last() != Some(&finding) {
-            report.findings.push(finding);
-        }
     }
 }
 

@@ -107,7 +107,8 @@ impl Array {
             }
         };
         in_time(&self.runtime, device.name(), self.deadline(), blank).await?;
-        let spare = Rc::new(Member::joining(device, uuid, self.recorder.issued_count()));
+        let spare =
+            Rc::new(Member::joining(device, uuid, self.recorder.issued_count(), self.history()));
         self.members.join(Rc::clone(&spare));
         self.write_all_pages().await?;
         self.write_found_lost().await?;

@@ -1,18 +1,19 @@
 //! The status of an array.
 
 use std::cell::Cell;
-use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use headpond_block::{DeviceErrors, LastError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::health::Health;
 use super::journal::Journal;
-use super::members::{Members, Slot};
-use super::{Array, IntegrityStatus, LostStatus, Member, ReshapeStatus, ScrubReport};
+use super::members::{Filling, Members, Slot};
+use super::{Array, IntegrityStatus, LostStatus, Member, ReshapeStatus};
+use crate::history::{History, LastScrub, MemberScrub, ScrubReport};
 use crate::journal::JournalWhen;
 use crate::layout::{Role, Weights};
 use crate::level::Level;
@@ -26,6 +27,7 @@ pub struct ArrayStatus {
     pub uuid: Uuid,
     pub level: Level,
     pub state: ArrayState,
+    pub health: HealthState,
     pub size_bytes: u64,
     pub strip_bytes: u32,
     pub groups: usize,
@@ -36,12 +38,10 @@ pub struct ArrayStatus {
     pub event_count: u64,
     /// Whether the initial sync is complete.
     pub parity_initialised: bool,
-    /// Progress of the initial sync or resync.
-    pub initialising: Option<Progress>,
-    /// Progress of a scrub.
-    pub scrubbing: Option<Progress>,
-    /// Findings of the newest scrub.
-    pub scrub: ScrubReport,
+    #[serde(flatten)]
+    pub progress: ArrayProgress,
+    /// The newest scrub; null if there was none.
+    pub last_scrub: Option<LastScrub>,
     /// Blocks beside which the parity is suspect after an unclean shutdown, until a log has written
     /// them again: if a member is lost before, its data beside them is lost too.
     pub suspect_parity_blocks: u64,
@@ -75,6 +75,8 @@ pub struct JournalStatus {
     /// Writes that went through it since the array was assembled, and the records that they shared.
     pub writes: u64,
     pub records: u64,
+    pub errors: DeviceErrors,
+    pub last_error: Option<LastError>,
 }
 
 /// Progress of background work on the whole array.
@@ -84,16 +86,40 @@ pub struct Progress {
     pub stripes: u64,
 }
 
+/// Progress of background work on the whole array, where it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArrayProgress {
+    /// Of the initial sync or resync.
+    pub initialising: Option<Progress>,
+    /// Of a scrub.
+    pub scrubbing: Option<Progress>,
+}
+
 /// Whether an array serves, and its redundancy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayState {
-    Healthy,
+    /// All members are in use, or spare space replaces them.
+    Optimal,
     /// Some member is failed or missing, and spare space does not replace all of it; everything is
     /// served.
     Degraded,
     /// A group has lost more members than it tolerates: writes are refused, and reads of their
     /// strips.
+    Failed,
+}
+
+/// Its state together with what has happened to its devices and its data; the worst is last.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    Healthy,
+    /// Everything is in use, and a device has errors that were not cleared, blocks are lost, or a
+    /// scrub found what it could not repair.
+    Errors,
+    Degraded,
     Failed,
 }
 
@@ -111,63 +137,13 @@ pub struct MemberStatus {
     /// Response times of the device that has the role.
     #[serde(flatten)]
     pub answers: Answers,
-    /// Of the device that has the role, or of the one that failed.
+    /// Of the device that has the role, or had it last; until they are cleared.
     pub errors: DeviceErrors,
+    pub last_error: Option<LastError>,
     /// The device that the role is being rebuilt onto.
     pub filling: Option<FillingStatus>,
     /// The distributed spare space that replaces it.
     pub stand_in: Option<StandInStatus>,
-}
-
-/// Operations of a device that failed: since the array was assembled, it was given its role, or the
-/// statistics were reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DeviceErrors {
-    pub read: u64,
-    /// Writes, and writes of zeros.
-    pub write: u64,
-    pub flush: u64,
-    /// Contents that did not match their checksum.
-    pub checksum: u64,
-    /// Not completed within the timeout.
-    pub timeout: u64,
-}
-
-impl DeviceErrors {
-    pub fn total(self) -> u64 {
-        self.read + self.write + self.flush + self.checksum + self.timeout
-    }
-
-    /// Those since earlier counts; nothing of a count that was reset in between.
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            read: self.read.saturating_sub(earlier.read),
-            write: self.write.saturating_sub(earlier.write),
-            flush: self.flush.saturating_sub(earlier.flush),
-            checksum: self.checksum.saturating_sub(earlier.checksum),
-            timeout: self.timeout.saturating_sub(earlier.timeout),
-        }
-    }
-}
-
-impl fmt::Display for DeviceErrors {
-    /// `3 read errors, 1 flush error`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { read, write, flush, checksum, timeout } = *self;
-        let kinds = [
-            (read, "read error"),
-            (write, "write error"),
-            (flush, "flush error"),
-            (checksum, "checksum error"),
-            (timeout, "timeout"),
-        ];
-        let told = kinds.iter().filter(|(count, _)| *count > 0);
-        let told = told.map(|(count, kind)| match count {
-            1 => format!("1 {kind}"),
-            _ => format!("{count} {kind}s"),
-        });
-        f.write_str(&told.collect::<Vec<_>>().join(", "))
-    }
 }
 
 /// Response times of the device of a member: since the array was assembled, or it was given the
@@ -235,6 +211,8 @@ pub struct FillingStatus {
     /// Rows of strips that are rebuilt.
     pub rows_done: u64,
     pub rows: u64,
+    pub errors: DeviceErrors,
+    pub last_error: Option<LastError>,
 }
 
 /// A hot spare.
@@ -242,6 +220,8 @@ pub struct FillingStatus {
 pub struct SpareStatus {
     pub uuid: Uuid,
     pub device: String,
+    pub errors: DeviceErrors,
+    pub last_error: Option<LastError>,
 }
 
 /// Plans executed since the array was assembled, or the counts were reset.
@@ -330,11 +310,12 @@ impl Array {
     /// Its current state.
     pub fn status(&self) -> ArrayStatus {
         let record = self.recorder.record();
-        ArrayStatus {
+        let status = ArrayStatus {
             name: record.name.clone(),
             uuid: record.uuid,
             level: record.level,
             state: self.state(),
+            health: HealthState::Healthy,
             size_bytes: self.geometry.now().size_bytes,
             strip_bytes: self.layout.strip_bytes(),
             groups: self.layout.groups(),
@@ -342,9 +323,11 @@ impl Array {
             weights: self.layout.weights().cloned(),
             event_count: record.event_count,
             parity_initialised: self.is_parity_initialised(),
-            initialising: self.initialising.get(),
-            scrubbing: self.scrubbing.get(),
-            scrub: self.scrub_report.borrow().clone(),
+            progress: ArrayProgress {
+                initialising: self.initialising.get(),
+                scrubbing: self.scrubbing.get(),
+            },
+            last_scrub: self.last_scrub(),
             suspect_parity_blocks: self.suspect_parity_blocks(),
             lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
@@ -355,7 +338,28 @@ impl Array {
             spares: self.spare_statuses(),
             reshape: self.reshape_status(),
             counts: self.counters.snapshot(),
+        };
+        ArrayStatus { health: status.judged(), ..status }
+    }
+
+    /// The newest scrub, with the present names of members.
+    fn last_scrub(&self) -> Option<LastScrub> {
+        let mut scrub = self.history.last_scrub(&self.runtime)?;
+        for member in self.members.present() {
+            let its = scrub.members.iter_mut().find(|it| it.uuid == member.uuid);
+            its.into_iter().for_each(|it| it.device = member.name().to_string());
         }
+        let role = |it: &MemberScrub| {
+            self.members.slots().position(|(_, slot)| slot.uuid.get() == it.uuid)
+        };
+        scrub.members.sort_by_key(|it| role(it).unwrap_or(usize::MAX));
+        Some(scrub)
+    }
+
+    /// Errors of a device until now.
+    fn errors_of(&self, device: Uuid) -> (DeviceErrors, Option<LastError>) {
+        let log = self.history.all.errors_of(device);
+        (log.counts(), log.last())
     }
 
     fn deadline_status(&self) -> Option<DeadlineStatus> {
@@ -371,7 +375,10 @@ impl Array {
     fn journal_status(&self, record: &JournalRecord) -> JournalStatus {
         let journal = self.journal();
         let count = |count: fn(&Journal) -> u64| journal.as_deref().map_or(0, count);
+        let (errors, last_error) = self.errors_of(record.uuid);
         JournalStatus {
+            errors,
+            last_error,
             uuid: record.uuid,
             device: journal.as_ref().map(|journal| journal.name().to_string()),
             when: record.when,
@@ -412,15 +419,14 @@ impl Array {
         Some(self.members.lent_to(role)?.progress.count())
     }
 
-    /// The counts begin again at zero.
+    /// The counts begin again at zero, but for those of errors.
     pub fn reset_counts(&self) {
         self.counters.reset();
-        for (_, slot) in self.members.slots() {
-            slot.failed.take();
-        }
-        for member in self.members.present() {
-            member.health.forget_errors();
-        }
+    }
+
+    /// Where errors and scrubs are counted.
+    pub fn history(&self) -> &History {
+        &self.history.all
     }
 
     /// Whether it serves, and with what left to lose.
@@ -431,38 +437,48 @@ impl Array {
         match (any(Members::is_broken), any(Members::is_degraded)) {
             (true, _) => ArrayState::Failed,
             (false, true) => ArrayState::Degraded,
-            (false, false) => ArrayState::Healthy,
+            (false, false) => ArrayState::Optimal,
         }
     }
 
     fn member_statuses(&self) -> Vec<MemberStatus> {
         let at = self.runtime.now();
         let health = |role| self.members.active(role).map(|member| Rc::clone(&member.health));
-        let status = |(role, slot): (Role, &Slot)| MemberStatus {
-            role: role.0,
-            group: self.layout.group_of_role(role),
-            uuid: slot.uuid.get(),
-            device: slot.name.borrow().as_ref().map(ToString::to_string),
-            state: slot.state.get(),
-            data_bytes: self.layout.row_start(self.layout.rows_of_role(role)),
-            answers: health(role).map(|health| self.answers_of(&health, at)).unwrap_or_default(),
-            errors: health(role)
-                .or_else(|| slot.failed.borrow().clone())
-                .map(|health| health.errors())
-                .unwrap_or_default(),
-            filling: slot.filling().map(|filling| FillingStatus {
-                uuid: filling.member.uuid,
-                device: filling.member.name().to_string(),
-                rows_done: filling.progress.count(),
-                rows: self.layout.rows(),
-            }),
-            stand_in: self.members.lent_to(role).map(|lent| StandInStatus {
-                slot: lent.slot,
-                rows_done: lent.progress.count(),
-                rows: self.layout.rows(),
-            }),
+        let status = |(role, slot): (Role, &Slot)| {
+            let (errors, last_error) = self.errors_of(slot.uuid.get());
+            MemberStatus {
+                role: role.0,
+                group: self.layout.group_of_role(role),
+                uuid: slot.uuid.get(),
+                device: slot.name.borrow().as_ref().map(ToString::to_string),
+                state: slot.state.get(),
+                data_bytes: self.layout.row_start(self.layout.rows_of_role(role)),
+                answers: health(role)
+                    .map(|health| self.answers_of(&health, at))
+                    .unwrap_or_default(),
+                errors,
+                last_error,
+                filling: slot.filling().map(|filling| self.filling_status(&filling)),
+                stand_in: self.members.lent_to(role).map(|lent| StandInStatus {
+                    slot: lent.slot,
+                    rows_done: lent.progress.count(),
+                    rows: self.layout.rows(),
+                }),
+            }
         };
         self.members.slots().map(status).collect()
+    }
+
+    fn filling_status(&self, filling: &Filling) -> FillingStatus {
+        let (errors, last_error) = self.errors_of(filling.member.uuid);
+        FillingStatus {
+            uuid: filling.member.uuid,
+            device: filling.member.name().to_string(),
+            rows_done: filling.progress.count(),
+            rows: self.layout.rows(),
+            errors,
+            last_error,
+        }
     }
 
     fn answers_of(&self, health: &Rc<Health>, at: headpond_block::Instant) -> Answers {
@@ -480,8 +496,39 @@ impl Array {
     }
 
     fn spare_statuses(&self) -> Vec<SpareStatus> {
-        let status =
-            |spare: Rc<Member>| SpareStatus { uuid: spare.uuid, device: spare.name().to_string() };
+        let status = |spare: Rc<Member>| {
+            let (errors, last_error) = self.errors_of(spare.uuid);
+            let device = spare.name().to_string();
+            SpareStatus { uuid: spare.uuid, device, errors, last_error }
+        };
         self.members.standing_by().into_iter().map(status).collect()
+    }
+}
+
+impl ArrayStatus {
+    fn judged(&self) -> HealthState {
+        let is_unsound = self.last_scrub.as_ref().is_some_and(LastScrub::is_unsound);
+        let has_errors = self.errors().any(|errors| errors.total() > 0);
+        match self.state {
+            ArrayState::Failed => HealthState::Failed,
+            ArrayState::Degraded => HealthState::Degraded,
+            ArrayState::Optimal if has_errors || is_unsound || self.lost.bytes > 0 => {
+                HealthState::Errors
+            }
+            ArrayState::Optimal => HealthState::Healthy,
+        }
+    }
+
+    /// Of each of its devices.
+    fn errors(&self) -> impl Iterator<Item = DeviceErrors> {
+        let filling = self.members.iter().filter_map(|member| member.filling.as_ref());
+        let others = filling.map(|it| it.errors).chain(self.spares.iter().map(|it| it.errors));
+        let others = others.chain(self.journal.iter().map(|it| it.errors));
+        self.members.iter().map(|member| member.errors).chain(others)
+    }
+
+    /// Findings of the newest scrub so far; none without one.
+    pub fn scrub_report(&self) -> ScrubReport {
+        self.last_scrub.as_ref().map(|scrub| scrub.report.clone()).unwrap_or_default()
     }
 }

@@ -19,7 +19,8 @@ use smallvec::SmallVec;
 
 use super::Array;
 use super::columns::{Columns, ParityMemory};
-use super::scrub::{Copies, SECTOR_BYTES, Strips, Trouble, bytes};
+use super::scrub::{Copies, SECTOR_BYTES, Strips, bytes};
+use crate::history::Trouble;
 use crate::integrity::{BLOCK_BYTES, NO_SUM, sum_of};
 use crate::layout::{Strip, StripCell, Stripe};
 use crate::parity::Lost;
@@ -156,9 +157,9 @@ impl Array {
                 }
             }
             let suspects = self.suspects(&wrong, &unknown, misfits.contains(&block));
-            let is_solved = suspects
-                .iter()
-                .any(|suspects| self.solve_block(strips, sums, block, suspects, &mut judged));
+            let is_solved = suspects.iter().any(|suspects| {
+                self.solve_block(stripe, strips, sums, block, suspects, &mut judged)
+            });
             if !wrong.is_empty() && !is_solved {
                 judged.dispute(block);
                 self.note_finding(stripe, Trouble::Unexplained);
@@ -192,6 +193,7 @@ impl Array {
     /// is what it ought to be. Otherwise nothing is changed.
     fn solve_block(
         &self,
+        stripe: Stripe,
         strips: &Strips,
         sums: &Sums,
         block: usize,
@@ -204,8 +206,10 @@ impl Array {
             return false;
         }
         for (place, solved) in suspects.iter().zip(&solved) {
-            if self.put_right(&block_of(&strips[*place].1, block), solved) {
-                judged.note_changed(strips[*place].0.strip);
+            let (read, content) = &strips[*place];
+            let cell = self.layout.cell(stripe, read.strip);
+            if self.put_right(cell, &block_of(content, block), solved) {
+                judged.note_changed(read.strip);
             }
         }
         true
@@ -277,7 +281,7 @@ impl Array {
                     // Two contents with one checksum: the majority is asked.
                     continue;
                 }
-                self.put_right(&content, &right);
+                self.put_right(*cell, &content, &right);
                 judged.note_changed(*cell);
             }
         }
@@ -285,16 +289,16 @@ impl Array {
     }
 
     /// Whether something had to be changed.
-    fn put_right(&self, wrong: &Buffer, right: &Buffer) -> bool {
+    fn put_right(&self, cell: StripCell, wrong: &Buffer, right: &Buffer) -> bool {
         let sectors = (0..BLOCK).step_by(SECTOR_BYTES).map(|start| start..start + SECTOR_BYTES);
         let differs = |part: &std::ops::Range<usize>| {
             bytes(wrong)[part.clone()] != bytes(right)[part.clone()]
         };
         let count = sectors.filter(differs).count() as u64;
         wrong.copy_from_buffer(right);
-        let mut report = self.scrub_report.borrow_mut();
-        report.corrected_sectors += count;
-        report.located_by_checksum += count;
+        if count > 0 {
+            self.note_repaired(cell, count, true);
+        }
         count > 0
     }
 

@@ -3,13 +3,14 @@
 //! **Invariants**
 //! - A record that was written before is replaced only where the new one is stable: a write goes to
 //!   the copy that the newest one is not in.
-//! - It is written on every member in use, and on hot spares.
+//! - It is written on every member in use, and on hot spares; what of it may be lost
+//!   ([`Array::refresh_volume_record`]) on one of them at least.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use headpond_block::sync::{Busy, join_all};
-use headpond_block::{BlockDevice, Buffer, Outcome, Request, RequestKind, Submission};
+use headpond_block::sync::{Busy, BusyGuard, join_all};
+use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestKind, Submission};
 use uuid::Uuid;
 
 use super::label::write_stable;
@@ -31,6 +32,13 @@ impl VolumeRecords {
         let sequence = Cell::new(found.as_ref().map_or(0, |record| record.sequence));
         let text = RefCell::new(found.map(|record| record.text.into()));
         VolumeRecords { text, sequence, writing: Busy::default() }
+    }
+
+    async fn turn(&self) -> BusyGuard {
+        while !self.writing.is_idle() {
+            self.writing.until_idle().await;
+        }
+        self.writing.begin()
     }
 }
 
@@ -98,12 +106,51 @@ impl Array {
     /// # Panics
     /// Where the text is longer than a record may be.
     pub async fn write_volume_record(&self, text: &[u8]) -> Outcome {
-        let records = &self.members.volume_records;
-        while !records.writing.is_idle() {
-            records.writing.until_idle().await;
-        }
-        let _turn = records.writing.begin();
+        let _turn = self.members.volume_records.turn().await;
         self.check_writable()?;
+        for (member, outcome) in self.put_volume_record(text).await {
+            if outcome.is_err() {
+                self.fail_member(&member).await;
+            }
+        }
+        self.check_intact()?;
+        self.members.volume_records.text.replace(Some(text.into()));
+        Ok(())
+    }
+
+    /// The same for a text that says no more than the one before but for what may be lost. A member
+    /// that does not take it stays in use, with the text before; returns how many such there are.
+    ///
+    /// # Errors
+    /// Where the array has lost too many members, or none takes it.
+    ///
+    /// # Panics
+    /// Where the text is longer than a record may be.
+    pub async fn refresh_volume_record(&self, text: &[u8]) -> Result<u64, DeviceError> {
+        let records = &self.members.volume_records;
+        let _turn = records.turn().await;
+        self.check_writable()?;
+        let outcomes = self.put_volume_record(text).await;
+        let count = outcomes.len();
+        let failures: Vec<_> = outcomes.into_iter().filter_map(|(_, it)| it.err()).collect();
+        let missed = failures.len();
+        if missed > 0 {
+            // The next one goes to the copy that this one went to: the other copy is all that those
+            // have which missed it.
+            records.sequence.set(records.sequence.get() + 1);
+        }
+        match failures.into_iter().next() {
+            Some(error) if missed == count => Err(error),
+            _ => {
+                records.text.replace(Some(text.into()));
+                Ok(missed as u64)
+            }
+        }
+    }
+
+    /// Writes it to each member.
+    async fn put_volume_record(&self, text: &[u8]) -> Vec<(Rc<Member>, Outcome)> {
+        let records = &self.members.volume_records;
         let sequence = records.sequence.get() + 1;
         records.sequence.set(sequence);
         let record = VolumeRecord { sequence, text: text.to_vec() };
@@ -116,13 +163,6 @@ impl Array {
             self.watched(member, Submission::pending(write), RequestKind::Write)
         };
         let outcomes = join_all(members.iter().map(write).collect()).await;
-        for (member, outcome) in members.iter().zip(outcomes) {
-            if outcome.is_err() {
-                self.fail_member(member).await;
-            }
-        }
-        self.check_intact()?;
-        records.text.replace(Some(text.into()));
-        Ok(())
+        members.into_iter().zip(outcomes).collect()
     }
 }

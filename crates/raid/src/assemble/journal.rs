@@ -162,7 +162,8 @@ impl FoundJournal {
         let journal = match self {
             FoundJournal::Usable { device, label, .. } => {
                 let most = record_bytes_max(layout);
-                Some(Rc::new(Journal::new(runtime.clone(), device, label, most, deadline)))
+                let (runtime, history) = (runtime.clone(), &options.tuning.history);
+                Some(Rc::new(Journal::new(runtime, device, label, most, deadline, history)))
             }
             FoundJournal::NotWanted | FoundJournal::Lost(_) => None,
         };

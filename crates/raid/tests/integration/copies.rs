@@ -56,7 +56,7 @@ fn a_copy_that_cannot_be_read_is_an_error_although_others_can() {
         assert!(matches!(error.cause(), Cause::Media { .. }), "{error}");
         mend_copy(&array, 1, 0, &[7; LEN]).await.unwrap();
         assert_eq!(read_copy(&array, 1, 0).await.unwrap(), [7; LEN]);
-        assert_eq!(array.state(), ArrayState::Healthy);
+        assert_eq!(array.state(), ArrayState::Optimal);
     });
 }
 

@@ -106,7 +106,7 @@ fn reads_of_a_hung_member_are_reconstructed() {
             setup.hang(slow, RequestKind::Read);
             let seen = setup.read_within(3, 0, bytes.len()).await.expect("answered");
             assert!(seen == bytes, "{level}");
-            assert_eq!(setup.array.state(), ArrayState::Healthy, "it may only be busy");
+            assert_eq!(setup.array.state(), ArrayState::Optimal, "it may only be busy");
             let told = setup.answers(slow);
             assert!(
                 told.slow_reads > 0 && told.is_slow && told.reconstructed_reads > 0,
@@ -180,7 +180,7 @@ fn a_member_that_only_hangs_reads_is_told_at_its_deadline_and_can_be_evicted_the
             setup.hang(hung, RequestKind::Read);
             setup.read_within(3, 0, bytes.len()).await.expect("answered by the peers");
             setup.array.evict_hung().await;
-            assert_eq!((told.get(), setup.array.state()), (0, ArrayState::Healthy), "{level}");
+            assert_eq!((told.get(), setup.array.state()), (0, ArrayState::Optimal), "{level}");
             setup.runtime.sleep(Duration::from_secs(30)).await;
             assert_eq!(told.get(), 1, "{level}: once, though many reads hang");
             setup.array.evict_hung().await;
@@ -422,7 +422,7 @@ fn an_array_that_is_slow_all_over_evicts_nobody() {
         for _ in 0..100 {
             assert!(read(&setup.array, 0, bytes.len()).await.unwrap() == bytes);
         }
-        assert_eq!(setup.array.state(), ArrayState::Healthy);
+        assert_eq!(setup.array.state(), ArrayState::Optimal);
     });
 }
 

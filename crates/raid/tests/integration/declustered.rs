@@ -189,7 +189,7 @@ impl Story {
         }
         self.fill_devices(u64::MAX).await;
         let status = self.array.status();
-        assert_eq!(self.array.state(), ArrayState::Healthy);
+        assert_eq!(self.array.state(), ArrayState::Optimal);
         let (all, free) = status.declustered.map(|it| (it.spares, it.spares_free)).unwrap();
         assert_eq!(all, free, "nothing is lent any more");
         self.array.stop().await.unwrap();
@@ -225,7 +225,7 @@ fn as_many_members_as_there_are_slots_can_go_one_after_the_other() {
                 assert_eq!(story.array.state(), ArrayState::Degraded);
                 assert_eq!(story.array.lend_slot().await.unwrap(), Some(Role(index * 2)));
                 story.fill_slots(u64::MAX).await;
-                assert_eq!(story.array.state(), ArrayState::Healthy, "redundancy is whole again");
+                assert_eq!(story.array.state(), ArrayState::Optimal, "redundancy is whole again");
             }
             assert_eq!(story.array.lend_slot().await.unwrap(), None);
             for index in 0..story.array.layout().redundancy() {

@@ -96,7 +96,7 @@ fn a_strip_that_cannot_be_read_is_computed_and_rewritten() {
             let role = array.layout().cell(Stripe(0), Strip::Data(0)).role;
             members[role.index()].make_bad(512, 1024);
             assert!(read(&array, 0, bytes.len()).await.unwrap() == bytes);
-            assert_eq!(array.state(), ArrayState::Healthy);
+            assert_eq!(array.state(), ArrayState::Optimal);
             assert!(members[role.index()].bad.borrow().is_empty(), "rewritten");
             assert_eq!(array.status().counts.rewritten_strips, 1);
             check_redundancy(&array, &members);
@@ -118,7 +118,7 @@ fn a_bad_strip_met_by_a_write_is_repaired_first() {
             write(&array, at as u64, &[9; 1024]).await.unwrap();
             bytes[at..at + 1024].fill(9);
             assert!(read(&array, 0, bytes.len()).await.unwrap() == bytes);
-            assert_eq!(array.state(), ArrayState::Healthy);
+            assert_eq!(array.state(), ArrayState::Optimal);
             members.iter().for_each(|member| member.bad.borrow_mut().clear());
             check_redundancy(&array, &members);
         });
@@ -129,7 +129,7 @@ fn a_bad_strip_met_by_a_write_is_repaired_first() {
 /// out. One that fails again and again is.
 #[test]
 fn a_strip_that_cannot_be_read_again_is_repaired_again_and_its_member_given_up_late() {
-    for (failures, state) in [(2, ArrayState::Healthy), (50, ArrayState::Degraded)] {
+    for (failures, state) in [(2, ArrayState::Optimal), (50, ArrayState::Degraded)] {
         run(11, |runtime| async move {
             let members = devices(8, 8, &runtime);
             create(&as_devices(&members), &options(Level::Raid6, 1)).await.unwrap();
@@ -229,7 +229,7 @@ fn a_full_member_is_no_failed_member_and_its_stripe_is_made_right_later() {
         members[p.index()].full.set(true);
         let refused = write(&array, 0, &[1; 4096]).await.unwrap_err();
         assert!(matches!(refused.cause(), Cause::NoSpace));
-        assert_eq!(array.state(), ArrayState::Healthy);
+        assert_eq!(array.state(), ArrayState::Optimal);
         members[p.index()].full.set(false);
         write(&array, 4096, &[2; 4096]).await.unwrap();
         assert_eq!(array.status().counts.reconstruct_writes, 1);
@@ -277,11 +277,13 @@ fn parity_that_was_never_initialised_is_written_by_reconstruct_until_it_is() {
         assert!(!array.status().parity_initialised, "it was told to end early");
         let seen = Cell::new(0);
         let watch = async || {
-            seen.set(array.status().initialising.unwrap().stripes_done.max(seen.get()) + 1);
+            seen.set(
+                array.status().progress.initialising.unwrap().stripes_done.max(seen.get()) + 1,
+            );
             true
         };
         array.initialise(watch).await.unwrap();
-        assert!(seen.get() > 0 && array.status().initialising.is_none());
+        assert!(seen.get() > 0 && array.status().progress.initialising.is_none());
         check_redundancy(&array, &members);
         write(&array, 0, &[2; 512]).await.unwrap();
         assert_eq!(array.status().counts.read_modify_writes, 1);
@@ -347,6 +349,8 @@ fn errors_of_each_member_are_counted_by_kind_and_kept_when_it_has_failed() {
             }
             assert_eq!((errors().read, errors().total()), (1, 1), "{level:?}");
             array.reset_counts();
+            assert_eq!(errors().total(), 1, "{level:?}: they are no statistics");
+            array.history().errors_of(array.status().members[0].uuid).clear();
             assert_eq!(errors().total(), 0, "{level:?}");
             control.add(FaultRule::on(RequestKind::Write, Fault::Media));
             for strip in 0..8 {

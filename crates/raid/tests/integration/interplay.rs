@@ -89,7 +89,7 @@ fn a_writer_that_waits_for_a_mark_goes_on_when_everybody_is_back() {
                 })
             }));
             join_all(all).await.into_iter().for_each(|it| it.unwrap());
-            assert_eq!(array.state(), ArrayState::Healthy);
+            assert_eq!(array.state(), ArrayState::Optimal);
         });
     }
 }
@@ -210,6 +210,6 @@ fn a_member_that_left_after_spare_space_had_replaced_another_may_come_back() {
         write_stable(&array, 0, 7).await.unwrap();
         array.re_add(returning, AGAIN).await.unwrap();
         fill_whole(&array, Role(2)).await;
-        assert_eq!(array.state(), ArrayState::Healthy);
+        assert_eq!(array.state(), ArrayState::Optimal);
     });
 }

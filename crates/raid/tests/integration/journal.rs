@@ -171,7 +171,7 @@ fn a_rebuild(seed: u64, when: JournalWhen, tally: &mut Tally) {
             Ok::<_, AssembleError>(array.state())
         });
         match ended {
-            Ended::Finished(Ok(ArrayState::Healthy)) => tally.whole += 1,
+            Ended::Finished(Ok(ArrayState::Optimal)) => tally.whole += 1,
             Ended::Finished(Err(AssembleError::DegradedAndUnclean { .. }))
                 if lost.len() > 1 && when == JournalWhen::Degraded =>
             {

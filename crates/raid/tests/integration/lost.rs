@@ -140,7 +140,7 @@ fn a_rebuild_goes_on_past_unreadable_sectors_and_exactly_what_depends_on_them_is
             for (role, spare) in gone.iter().zip(SPARES) {
                 story.fill(*role, spare).await.unwrap();
             }
-            assert_eq!(story.array.state(), ArrayState::Healthy);
+            assert_eq!(story.array.state(), ArrayState::Optimal);
             story.check(&lost, "after the rebuild").await;
             check_redundancy(&story.array, &story.members);
             let mut story = story.restart().await;

@@ -145,7 +145,7 @@ impl Cut {
         }
         self.judge(&array, context).await;
         array.scrub(async || true).await.unwrap();
-        let report = array.status().scrub;
+        let report = array.status().scrub_report();
         assert_eq!((report.unexplained_sectors, report.corrected_sectors), (0, 0), "{context}");
         self.judge(&array, context).await;
         array.stop().await.unwrap();

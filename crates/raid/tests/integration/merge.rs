@@ -360,7 +360,7 @@ async fn streams_run(
         client.await;
     }
     assert!(read(&array, 0, expected.len()).await.unwrap() == expected, "what was written");
-    if array.state() == ArrayState::Healthy {
+    if array.state() == ArrayState::Optimal {
         check_redundancy(&array, &members);
     }
 }

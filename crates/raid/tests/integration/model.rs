@@ -214,7 +214,7 @@ fn twin_runs(shape: Shape, seed: u64, steps: Vec<Step>) {
         }
         twin.check_all().await;
         twin.array.self_check();
-        if twin.array.state() == ArrayState::Healthy {
+        if twin.array.state() == ArrayState::Optimal {
             twin.members.iter().for_each(|member| member.bad.borrow_mut().clear());
             check_redundancy(&twin.array, &twin.members);
         }

@@ -99,7 +99,7 @@ impl Story {
             let status = array.status();
             let integrity = status.integrity.expect("there is an integrity region");
             assert_eq!(integrity.regions_signed, integrity.regions, "{:?}", self.shape);
-            let (scrub, shape) = (status.scrub, self.shape);
+            let (scrub, shape) = (status.scrub_report(), self.shape);
             assert_eq!((scrub.corrected_sectors, scrub.unexplained_sectors), (0, 0), "{shape:?}");
             array.stop().await.expect("stopped");
         });
@@ -218,12 +218,12 @@ fn sweep(shape: Shape, stride: u64) -> u64 {
         match story.live(&story.all(), Fate { cut_after: Some(cut_after), ..fate }) {
             Ended::Cut => cuts += 1,
             Ended::Finished(end) => {
-                assert_eq!(end, Ok(ArrayState::Healthy));
+                assert_eq!(end, Ok(ArrayState::Optimal));
                 break;
             }
         }
         let end = story.live_to_the_end(&story.all(), Fate { steps: 10, ..fate });
-        assert_eq!(end, Ok(ArrayState::Healthy), "{shape:?}, cut after {cut_after}");
+        assert_eq!(end, Ok(ArrayState::Optimal), "{shape:?}, cut after {cut_after}");
         if cut_after % 5 == 0 {
             story.check_redundancy();
         }
@@ -252,7 +252,7 @@ fn however_often_the_power_is_cut_while_it_grows_nothing_is_lost() {
             cuts += u64::from(story.live(&story.all(), fate).was_cut());
         }
         let end = story.live_to_the_end(&story.all(), Fate { seed, steps: 10, ..Fate::default() });
-        assert_eq!(end, Ok(ArrayState::Healthy), "seed {seed}");
+        assert_eq!(end, Ok(ArrayState::Optimal), "seed {seed}");
         story.check_redundancy();
     }
     assert!(cuts > 120, "{cuts} cuts");
@@ -275,7 +275,7 @@ fn checksums_of_the_former_shape_speak_against_nothing_wherever_the_power_is_cut
             cuts += u64::from(story.live(&story.all(), fate).was_cut());
         }
         let end = story.live_to_the_end(&story.all(), Fate { seed, steps: 10, ..Fate::default() });
-        assert_eq!(end, Ok(ArrayState::Healthy), "seed {seed}");
+        assert_eq!(end, Ok(ArrayState::Optimal), "seed {seed}");
         story.sign(&story.all());
         story.sign(&story.all());
         story.check_redundancy();

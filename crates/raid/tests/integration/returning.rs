@@ -66,7 +66,7 @@ fn a_member_that_comes_back_is_given_what_was_written_without_it_and_nothing_els
                 let rows = array.re_add(lost.clone(), AGAIN).await.unwrap();
                 assert!((1..=2 * REGION + 2).contains(&rows), "{level}: {rows} of {ROWS} rows");
                 fill_whole(array.fill(role, async || true).await);
-                assert_eq!(array.state(), ArrayState::Healthy);
+                assert_eq!(array.state(), ArrayState::Optimal);
                 // Each event is written twice.
                 let superblocks_and_pages = 11;
                 let written = lost.writes.get() - before;
@@ -293,7 +293,7 @@ async fn check_after(devices: Devices, newest: [(u8, u8); 6], context: &str) {
         fill_whole(array.fill(role, async || true).await);
     }
     check("when filled").await;
-    if array.state() == ArrayState::Healthy && array.status().parity_initialised {
+    if array.state() == ArrayState::Optimal && array.status().parity_initialised {
         array.fail(Role(0)).await.unwrap();
         check("without another member").await;
     }

@@ -51,14 +51,14 @@ fn silent_corruption_of_one_strip_is_found_and_put_right_where_two_equations_or_
                 corrupt(member, at, &random.bytes(1 + random.below(99) as usize));
             }
             scrub(&array).await;
-            let report = array.status().scrub;
+            let report = array.status().scrub_report();
             assert_eq!(report.stripes, array.layout().stripes());
             assert!((20..=40).contains(&report.corrected_sectors), "{report:?}");
             assert_eq!((report.unexplained_sectors, report.unreadable_stripes), (0, 0));
             check_redundancy(&array, &members);
             assert!(whole(&array).await == bytes);
             scrub(&array).await;
-            assert_eq!(array.status().scrub.corrected_sectors, 0, "nothing is left");
+            assert_eq!(array.status().scrub_report().corrected_sectors, 0, "nothing is left");
         });
     }
 }
@@ -72,7 +72,7 @@ fn where_nobody_can_tell_who_is_wrong_it_is_reported_and_nothing_changed() {
             corrupt(&members[1], 5 * u64::from(STRIP) + 700, &[1, 2, 3]);
             let before: Vec<_> = members.iter().map(|it| it.data(0, 40 * 4096)).collect();
             scrub(&array).await;
-            let report = array.status().scrub;
+            let report = array.status().scrub_report();
             assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 1));
             let finding = &report.findings[0];
             assert_eq!(finding.what, Trouble::Unexplained);
@@ -94,7 +94,7 @@ fn two_wrong_strips_of_a_raid6_are_reported_and_left() {
             corrupt(&members[role.index()], 7 * u64::from(STRIP), &error);
         }
         scrub(&array).await;
-        let report = array.status().scrub;
+        let report = array.status().scrub_report();
         assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 1));
     });
 }
@@ -109,7 +109,7 @@ fn latent_errors_are_rewritten_and_those_beyond_the_redundancy_told() {
             members[0].make_bad(3 * u64::from(STRIP), 512);
             members[1].make_bad(9 * u64::from(STRIP) + 1024, 1024);
             scrub(&array).await;
-            let report = array.status().scrub;
+            let report = array.status().scrub_report();
             assert_eq!((report.rewritten, report.unreadable_stripes), (2, 0), "{level}");
             assert!(members.iter().all(|member| member.bad.borrow().is_empty()));
             assert!(whole(&array).await == bytes);
@@ -117,7 +117,7 @@ fn latent_errors_are_rewritten_and_those_beyond_the_redundancy_told() {
                 member.make_bad(11 * u64::from(STRIP), 512);
             }
             scrub(&array).await;
-            let report = array.status().scrub;
+            let report = array.status().scrub_report();
             assert_eq!((report.rewritten, report.unreadable_stripes), (0, 1), "{level}");
             assert_eq!(report.findings[0].what, Trouble::Unreadable);
         });
@@ -134,7 +134,7 @@ fn a_scrub_goes_on_after_a_restart_where_it_was_left() {
         let array = start(&members).await.array;
         assert!(array.is_scrub_begun());
         scrub(&array).await;
-        assert_eq!(array.status().scrub.stripes, ROWS - 16);
+        assert_eq!(array.status().scrub_report().stripes, ROWS - 16);
         assert!(!array.is_scrub_begun());
     });
 }
@@ -153,7 +153,7 @@ fn a_scrub_beside_writes_takes_nothing_for_damage() {
             true
         };
         assert_eq!(array.scrub(beside).await, Ok(Scrubbed::Whole));
-        let report = array.status().scrub;
+        let report = array.status().scrub_report();
         assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 0));
         check_redundancy(&array, &members);
     });

@@ -88,7 +88,7 @@ fn a_spare_takes_a_role_over_beside_requests_and_is_as_good_as_the_member_before
                     Ok(())
                 };
                 join_all(vec![Submission::pending(fill), Submission::pending(load)]).await;
-                assert_eq!(array.state(), ArrayState::Healthy, "{shape:?}");
+                assert_eq!(array.state(), ArrayState::Optimal, "{shape:?}");
                 assert!(whole(&array).await == *bytes.borrow(), "{shape:?}");
                 array.stop().await.unwrap();
                 let old = std::mem::replace(&mut members[role.index()], spare);
@@ -145,7 +145,7 @@ fn a_spare_that_fails_leaves_the_role_to_whoever_has_it() {
         array.assign_spare(Role(1), None).await.unwrap();
         spare.writes_left.set(9);
         assert!(matches!(array.fill(Role(1), async || true).await, Ok(Filled::Gone)));
-        assert_eq!(array.state(), ArrayState::Healthy);
+        assert_eq!(array.state(), ArrayState::Optimal);
         assert_eq!(array.filling_roles(), []);
         assert!(whole(&array).await == bytes);
     });
@@ -245,8 +245,8 @@ fn a_sector_that_takes_writes_and_cannot_be_read_ends_a_copy_and_not_the_array()
 #[test]
 fn a_member_lost_in_a_rebuild_costs_data_only_beyond_the_redundancy() {
     for (level, count, state) in [
-        (Level::Raid6, 5, ArrayState::Healthy),
-        (Level::Raid1, 3, ArrayState::Healthy),
+        (Level::Raid6, 5, ArrayState::Optimal),
+        (Level::Raid1, 3, ArrayState::Optimal),
         (Level::Raid5, 4, ArrayState::Failed),
     ] {
         run(7, |runtime| async move {

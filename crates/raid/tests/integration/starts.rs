@@ -41,7 +41,7 @@ fn strangers_and_doubles_are_refused_by_name() {
         assert!(matches!(error(attempt(&mixed).await), AssembleError::OtherArray { .. }));
         let none = assemble(&runtime, Vec::new(), AssembleOptions::default()).await;
         assert!(matches!(error(none), AssembleError::NoDevices));
-        assert_eq!(attempt(&members).await.unwrap().array.state(), ArrayState::Healthy);
+        assert_eq!(attempt(&members).await.unwrap().array.state(), ArrayState::Optimal);
     });
 }
 
@@ -68,7 +68,7 @@ fn a_damaged_copy_is_bridged_and_two_are_refused() {
         let array = new_array(&members, &options(Level::Raid5, 1)).await;
         array.stop().await.unwrap();
         members[1].memory().slice(100..200).fill(0xff);
-        assert_eq!(attempt(&members).await.unwrap().array.state(), ArrayState::Healthy);
+        assert_eq!(attempt(&members).await.unwrap().array.state(), ArrayState::Optimal);
         members[2].memory().slice(100..200).fill(0xff);
         members[2].memory().slice(65636..65736).fill(0xff);
         let refused = error(attempt(&members).await);

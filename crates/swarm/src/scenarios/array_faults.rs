@@ -36,7 +36,7 @@ pub(super) fn block_that_a_member_cannot_read_is_reconstructed_and_written_again
         scene.controls.members[member].add(unreadable(range));
         scene.expect(3, 1).await;
         let status = scene.volume.status().array;
-        assert_eq!((status.state, status.counts.rewritten_strips), (ArrayState::Healthy, 1));
+        assert_eq!((status.state, status.counts.rewritten_strips), (ArrayState::Optimal, 1));
         let struck = scene.controls.members[member].struck();
         scene.expect(3, 1).await;
         assert_eq!(scene.controls.members[member].struck(), struck, "it was written again");
@@ -200,7 +200,7 @@ pub(super) fn slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a
         }
         assert!(scene.runtime.now().since(before) < Duration::from_secs(1));
         cleaning.await.expect("late, and done");
-        assert_eq!(scene.volume.status().array.state, ArrayState::Healthy);
+        assert_eq!(scene.volume.status().array.state, ArrayState::Optimal);
     });
 }
 
@@ -217,7 +217,7 @@ pub(super) fn hung_member_is_read_around_at_once_and_evicted_by_a_write() {
             scene.expect(block, 1).await;
         }
         assert!(scene.runtime.now().since(before) < Duration::from_secs(5));
-        assert_eq!(scene.volume.status().array.state, ArrayState::Healthy);
+        assert_eq!(scene.volume.status().array.state, ArrayState::Optimal);
         for block in 0..24 {
             scene.promise(block, 2).await;
         }
@@ -252,7 +252,7 @@ pub(super) fn what_a_rebuild_could_not_read_is_told_to_the_byte() {
             occupied: Occupied::Overwrite,
         };
         scene.volume.add_spare(None, new).await.expect("takes the spare");
-        while scene.volume.status().array.state != ArrayState::Healthy {
+        while scene.volume.status().array.state != ArrayState::Optimal {
             scene.runtime.sleep(super::rig::A_WHILE).await;
         }
         let told = scene.alert(AlertKind::LostBlocks);
@@ -311,7 +311,7 @@ pub(super) fn full_member_fails_writes_and_nothing_else() {
             matches!(refused.as_ref().map_err(DeviceError::cause), Err(Cause::NoSpace)),
             "{refused:?}"
         );
-        assert_eq!(scene.volume.status().array.state, ArrayState::Healthy);
+        assert_eq!(scene.volume.status().array.state, ArrayState::Optimal);
         scene.controls.members.iter().for_each(|member| member.clear());
         scene.runtime.sleep(super::rig::A_WHILE).await;
         scene.volume.clean_all().await.expect("cleans");

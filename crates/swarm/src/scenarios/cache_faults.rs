@@ -183,7 +183,7 @@ pub(super) fn clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_
         let told = scene.alert(AlertKind::CacheReadErrors);
         assert!(told.at_risk.blocks == 0 && told.action.contains("cache scrub"), "{told}");
         scene.expect(3, 1).await;
-        scene.volume.reset_stats();
+        scene.clear_errors().await;
         assert!(scene.volume.status().alerts.is_empty(), "as the alert says");
     });
 }
@@ -228,12 +228,12 @@ pub(super) fn dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_
         assert_eq!((told.at_risk.blocks, told.at_risk.bytes), (1, 4096), "{told}");
         assert!(told.cause.contains("1 dirty blocks on"), "{told}");
         scene.expect(4, 1).await;
-        scene.volume.reset_stats();
-        assert_eq!(scene.alert(AlertKind::DirtyUnreadable), told, "no reset makes it readable");
+        scene.clear_errors().await;
+        assert_eq!(scene.alert(AlertKind::DirtyUnreadable), told, "that makes nothing readable");
         assert!(scene.volume.clean_all().await.is_err(), "it is not taken for clean");
         scene.write(3, 2).await.expect("all of it is new");
         scene.expect(3, 2).await;
-        scene.volume.reset_stats();
+        scene.clear_errors().await;
         assert!(scene.volume.status().alerts.is_empty(), "nothing is lost now");
     });
 }

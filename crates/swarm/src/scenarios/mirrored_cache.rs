@@ -142,7 +142,7 @@ pub(super) fn dirty_block_that_one_copy_cannot_give_comes_from_the_other_and_is_
                 scene.expect(3, 1).await;
             }
             assert_eq!(faults[copy].struck(), 1, "it was written again");
-            assert_eq!(state(scene), ArrayState::Healthy);
+            assert_eq!(state(scene), ArrayState::Optimal);
             let alerts = scene.volume.status().alerts;
             let kinds: Vec<AlertKind> = alerts.iter().map(|alert| alert.kind).collect();
             assert_eq!(kinds, [AlertKind::MemberErrors], "and that is all there is to say");

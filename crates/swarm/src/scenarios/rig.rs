@@ -224,6 +224,11 @@ impl Scene {
         self.volume.set(&[text.parse().expect("key=value")]).await.expect("it is possible");
     }
 
+    /// As an alert tells to.
+    pub async fn clear_errors(&self) {
+        self.volume.clear_errors(None).await.expect("all devices are known");
+    }
+
     pub async fn write(&self, block: u64, byte: u8) -> Outcome {
         self.write_with(block, byte, RequestFlags::empty()).await
     }

@@ -163,7 +163,7 @@ impl Stage<'_> {
             }
             if !core.background.scrub_wanted {
                 self.note(format!("scrubbed: {:?}", core.array.integrity));
-                return Ok(Some(core.array.scrub.clone()));
+                return Ok(Some(core.array.scrub_report()));
             }
             self.runtime.sleep(POLL).await;
         }

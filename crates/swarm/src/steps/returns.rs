@@ -157,5 +157,5 @@ impl Stage<'_> {
 pub(crate) fn is_whole(array: &ArrayStatus) -> bool {
     let has_all = array.members.iter().all(|member| member.state == RoleState::Active);
     let is_filling = array.members.iter().any(|member| member.filling.is_some());
-    array.state == ArrayState::Healthy && has_all && !is_filling
+    array.state == ArrayState::Optimal && has_all && !is_filling
 }

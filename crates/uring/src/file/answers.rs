@@ -9,21 +9,20 @@ pub(super) fn device_error(
     range: ByteRange,
     errno: i32,
 ) -> DeviceError {
-    match errno {
+    let cause = match errno {
         // Source: `blk_errors` in the kernel's block/blk-core.c: a medium error is ENODATA, a
         // failed integrity check EILSEQ; file systems answer EBADMSG (checksum) and EUCLEAN
         // (damage).
         libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EBADMSG | libc::EUCLEAN => {
-            DeviceError::new(device, Cause::Media { range })
+            Cause::Media { range }
         }
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => DeviceError::new(device, Cause::NoSpace),
-        libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESTALE => {
-            DeviceError::new(device, Cause::Gone)
-        }
-        libc::EROFS | libc::EBADF | libc::EPERM => DeviceError::new(device, Cause::ReadOnly),
-        libc::EOPNOTSUPP => DeviceError::new(device, Cause::Unsupported { operation }),
-        errno => DeviceError::new(device, Cause::Os { operation, errno }),
-    }
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Cause::NoSpace,
+        libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESTALE => Cause::Gone,
+        libc::EROFS | libc::EBADF | libc::EPERM => Cause::ReadOnly,
+        libc::EOPNOTSUPP => Cause::Unsupported { operation },
+        errno => Cause::Os { operation, errno },
+    };
+    DeviceError::new(device, cause).with_errno(errno)
 }
 
 /// Whether the operation should simply be retried.
@@ -50,5 +49,7 @@ mod tests {
         assert!(error(libc::ENODEV).is_gone());
         assert!(matches!(error(libc::EROFS).cause(), Cause::ReadOnly));
         assert!(matches!(error(libc::EFAULT).cause(), Cause::Os { errno: libc::EFAULT, .. }));
+        assert_eq!(error(libc::EDQUOT).in_words(), "Disk quota exceeded");
+        assert_eq!(error(libc::EROFS).in_words(), "Read-only file system");
     }
 }

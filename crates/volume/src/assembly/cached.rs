@@ -4,15 +4,17 @@ use crate::assembly::cores::Cores;
 use crate::assembly::mirror::{CacheDevice, Mirror};
 use crate::assembly::open::{FoundCache, LoadWatch, Loading, OpenError, Tolerance, is_memory};
 use crate::description::Description;
+use crate::history::CacheScrub;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,
+    BlockDevice, Buffer, ByteRange, DeviceError, ErrorLog, Request, RequestFlags, Runtime, memory,
 };
 use headpond_cache::{
     ChangedCore, CleanError, CoreLabel, CreateOptions, Expected, Foundation, Life, LoadedSlice,
     Mode, ModeError, Recovery, Sampled, ScrubError, ScrubReport, Sequence, Slice, SliceConfig,
     SliceStats, Superblock, judge,
 };
-use headpond_raid::{Array, ArrayState, AssembleError};
+use headpond_raid::{Array, ArrayState, AssembleError, History};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -25,6 +27,11 @@ pub(crate) struct Cached {
     pub mirror: Option<Rc<Mirror>>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
+    pub is_tier: bool,
+    /// Of the device as a whole.
+    pub errors: Rc<ErrorLog>,
+    /// Of a cache that lasts.
+    pub last_scrub: RefCell<Option<CacheScrub>>,
     /// The log end of each slice as opened; empty where the cache began empty.
     pub ends: Vec<LogEnd>,
 }
@@ -56,7 +63,9 @@ impl Cached {
             description.array.apply_to(&mirror.core.array);
             superblock = mirror.attach(&cores.backing).await.map_err(AssembleError::Device)?;
         }
+        let errors = cores.first().array.history().errors_of(superblock.cache);
         let foundation = Foundation {
+            errors: Rc::clone(&errors),
             label: Some(Rc::clone(&cores.backing) as Rc<dyn CoreLabel>),
             ..Foundation::new(
                 cores.runtime.clone(),
@@ -95,10 +104,10 @@ impl Cached {
             slices.push(slice);
         }
         if let Some(mirror) = &mirror {
-            // Differences after an unclean shutdown are no errors of a copy.
-            mirror.forget_repaired();
+            mirror.begin_use();
         }
-        let cached = Self { device, mirror, slices, superblock, ends };
+        let (is_tier, last_scrub) = Default::default();
+        let cached = Self { device, mirror, slices, superblock, is_tier, errors, last_scrub, ends };
         cached.tell_cores(cores);
         Ok((cached, notes))
     }
@@ -113,18 +122,22 @@ impl Cached {
         options: &CreateOptions,
         below: &[Rc<dyn BlockDevice>],
         config: &SliceConfig,
+        history: &History,
     ) -> Result<Self, OpenError> {
         let superblock = headpond_cache::create(&*device, options).await?;
+        let errors = history.errors_of(superblock.cache);
         let CreateOptions { volume, generation, .. } = *options;
         let mut slices = Vec::new();
         for (index, below) in (0..).zip(below) {
-            let foundation = Foundation::new(runtime.clone(), Rc::clone(&device), Rc::clone(below));
+            let (device, below) = (Rc::clone(&device), Rc::clone(below));
+            let foundation = Foundation::new(runtime.clone(), device, below);
+            let foundation = Foundation { errors: Rc::clone(&errors), ..foundation };
             let expected = Expected { volume, generation };
             let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
             slices.push(opening.await?.0);
         }
-        let ends = Vec::new();
-        Ok(Self { device, mirror: None, slices, superblock, ends })
+        let (mirror, last_scrub, ends, is_tier) = (None, RefCell::default(), Vec::new(), true);
+        Ok(Self { device, mirror, slices, superblock, is_tier, errors, last_scrub, ends })
     }
 
     /// Has each core counted, where there are several.
@@ -231,11 +244,12 @@ impl Cached {
     }
 
     /// Reads all that the cache holds, slice by slice, and compares it with its checksums.
-    pub async fn scrub(&self) -> Result<ScrubReport, ScrubError> {
-        let mut report = ScrubReport::default();
+    pub async fn scrub(&self, runtime: &Runtime) -> Result<ScrubReport, ScrubError> {
+        let (mut report, began_at) = (ScrubReport::default(), runtime.utc());
         for slice in &self.slices {
             report.add(slice.scrub().await?);
         }
+        self.last_scrub.replace(Some(CacheScrub::new(&report, began_at, runtime.utc())));
         Ok(report)
     }
 
@@ -276,7 +290,7 @@ fn mark_parity_suspect(cores: &Cores, slice: &Slice, recovery: &Recovery) {
 async fn recompute_parity(cores: &Cores, recovery: &Recovery) -> Result<(), DeviceError> {
     for run in &recovery.parity_suspects {
         for (array, part) in cores.split(run.range()) {
-            if array.layout().level().parity() > 0 && array.state() == ArrayState::Healthy {
+            if array.layout().level().parity() > 0 && array.state() == ArrayState::Optimal {
                 let outcome = recompute_parity_of(array, part).await;
                 if array.state() != ArrayState::Degraded {
                     outcome?;

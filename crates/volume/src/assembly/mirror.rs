@@ -22,8 +22,8 @@ use crate::description::{CacheDescription, Description, MirrorDescription, NAME_
 use headpond_block::decorators::WindowDevice;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
-    BlockDevice, BufferPool, ByteRange, Cause, Copies, DeviceError, DeviceName, Geometry, Outcome,
-    Request, RequestKind, Runtime, Submission,
+    BlockDevice, ByteRange, Cause, Copies, DeviceError, DeviceName, Geometry, Outcome, Request,
+    RequestKind, Runtime, Submission,
 };
 use headpond_cache::Superblock;
 use headpond_cache::format::superblock::COPY_OFFSETS;
@@ -70,6 +70,9 @@ pub(crate) struct Mirror {
     telling: Semaphore,
     /// How often each device was repaired, by name.
     repaired: RefCell<BTreeMap<String, u64>>,
+    /// What is repaired from here on is an error of its copy.
+    is_in_use: Cell<bool>,
+    runtime: Runtime,
 }
 
 /// A cache on the copies.
@@ -116,13 +119,15 @@ impl CacheDevice {
 
 impl Mirror {
     fn new(array: Array, runtime: &Runtime) -> Rc<Self> {
-        let told = (array.state() == ArrayState::Healthy).then(|| array.departures());
+        let told = (array.state() == ArrayState::Optimal).then(|| array.departures());
         Rc::new(Self {
             core: Core::new(0, CACHE_COPIES.into(), array, runtime),
             attached: RefCell::default(),
             told: Cell::new(told),
             telling: Semaphore::new(1),
             repaired: RefCell::default(),
+            is_in_use: Cell::new(false),
+            runtime: runtime.clone(),
         })
     }
 
@@ -134,10 +139,10 @@ impl Mirror {
         runtime: &Runtime,
         devices: Vec<Rc<dyn BlockDevice>>,
         options: &CreateOptions,
-        pool: BufferPool,
+        tuning: Tuning,
     ) -> Result<Rc<Self>, MakeMirrorError> {
         headpond_raid::create(&devices, options).await?;
-        let how = assemble_options(options.uuid, pool);
+        let how = assemble_options(options.uuid, tuning);
         let assembled = headpond_raid::assemble(runtime, devices, how).await?;
         Ok(Self::new(assembled.array, runtime))
     }
@@ -210,6 +215,12 @@ impl Mirror {
     /// Resets the counts.
     pub fn forget_repaired(&self) {
         self.repaired.borrow_mut().clear();
+    }
+
+    /// The cache is open: differences after an unclean shutdown were no errors of a copy.
+    pub fn begin_use(&self) {
+        self.forget_repaired();
+        self.is_in_use.set(true);
     }
 
     /// Whether a copy is being resynced.
@@ -311,8 +322,11 @@ impl Copies for Mirror {
 
     fn mend_copy(&self, copy: usize, request: Request) -> Submission<'_> {
         let members = self.array().status().members;
-        if let Some(device) = members.get(copy).and_then(|member| member.device.clone()) {
-            *self.repaired.borrow_mut().entry(device).or_default() += 1;
+        if let Some(member) = members.get(copy).filter(|_| self.is_in_use.get())
+            && let Some(device) = &member.device
+        {
+            *self.repaired.borrow_mut().entry(device.clone()).or_default() += 1;
+            self.array().history().errors_of(member.uuid).note_checksum(self.runtime.utc());
         }
         self.array().mend_copy(copy, request)
     }
@@ -341,7 +355,7 @@ pub(crate) async fn find(
     runtime: &Runtime,
     (volume, mirror): (&str, &MirrorDescription),
     devices: Vec<Rc<dyn BlockDevice>>,
-    pool: BufferPool,
+    tuning: Tuning,
 ) -> Result<(FoundMirror, Vec<String>), String> {
     let (mut copies, mut told) = (Vec::new(), Vec::new());
     for device in devices {
@@ -369,7 +383,7 @@ pub(crate) async fn find(
         let none = "none of its devices is a copy of it".to_owned();
         return Err(told.into_iter().reduce(|all, one| format!("{all}; {one}")).unwrap_or(none));
     };
-    let how = assemble_options(mirror.uuid, pool);
+    let how = assemble_options(mirror.uuid, tuning);
     let devices = |copies: &[Copy]| copies.iter().map(|copy| Rc::clone(&copy.device)).collect();
     let mut prepared = prepare(runtime, devices(&copies), how.clone()).await;
     if matches!(prepared, Err(AssembleError::Diverged { .. })) {
@@ -442,9 +456,9 @@ impl FoundMirror {
     }
 }
 
-fn assemble_options(uuid: Uuid, pool: BufferPool) -> AssembleOptions {
+fn assemble_options(uuid: Uuid, tuning: Tuning) -> AssembleOptions {
     // A write that one copy has space for succeeds, as with that one alone.
-    let tuning = Tuning { when_full: WhenFull::FailMember, ..Tuning::with_pool(pool) };
+    let tuning = Tuning { when_full: WhenFull::FailMember, ..tuning };
     // Bit rot on one copy must not spread: the cache's checksums tell which one is correct.
     let after_unclean_stop = AfterUncleanStop::OwnerCompares;
     AssembleOptions { uuid: Some(uuid), after_unclean_stop, tuning, ..AssembleOptions::default() }

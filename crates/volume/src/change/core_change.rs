@@ -23,7 +23,7 @@ use crate::volume::kept::{CallerError, Keep};
 use crate::volume::open::begin;
 use crate::volume::{BusyError, Volume};
 use headpond_block::{BlockDevice, BufferPool, DeviceError};
-use headpond_raid::{AssembleError, AssembleOptions, Occupied, Tuning, prepare};
+use headpond_raid::{AssembleError, AssembleOptions, Occupied, prepare};
 use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -156,7 +156,7 @@ impl Volume {
         headpond_raid::create(&members, &array).await.map_err(CreateError::from)?;
         let how = AssembleOptions {
             uuid: Some(described.uuid),
-            tuning: Tuning::with_pool(pool),
+            tuning: self.tuning(pool),
             ..AssembleOptions::default()
         };
         let (array, _) = begin(prepare(&self.runtime, members.clone(), how).await?).await?;

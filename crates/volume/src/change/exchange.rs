@@ -366,7 +366,7 @@ impl Volume {
     /// Copies are recreated only if all of them are healthy, and there is no spare.
     fn check_copies(&self, mirror: Option<&Mirror>) -> Result<(), AttachError> {
         let described = self.described_cache()?;
-        let is_whole = mirror.is_none_or(|it| it.core.array.state() == ArrayState::Healthy);
+        let is_whole = mirror.is_none_or(|it| it.core.array.state() == ArrayState::Optimal);
         match is_whole && described.copies().count() == described.devices().count() {
             true => Ok(()),
             false => Err(AttachError::CopiesNotWhole { volume: self.description().name }),

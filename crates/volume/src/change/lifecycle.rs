@@ -215,7 +215,7 @@ impl Volume {
         let options = made.expect("copies are described").array;
         let guard = |device| self.ownership.guard(device);
         let devices = devices.into_iter().map(guard).collect();
-        let made = Mirror::make(&self.runtime, devices, &options, pool).await;
+        let made = Mirror::make(&self.runtime, devices, &options, self.tuning(pool)).await;
         Ok(made.map_err(CreateError::from)?.into())
     }
 
@@ -278,6 +278,7 @@ impl Volume {
                 return Err(error.into());
             }
         };
+        self.kept.note_attached(&cached);
         self.cached.replace(Some(Rc::new(cached)));
         self.follow_copies();
         self.verify_contents();
@@ -326,7 +327,9 @@ impl Volume {
             self.cores().disown().await?;
             // From here on no copy that leaves has the others made to fit again.
             mirror.iter().for_each(|mirror| mirror.detach());
-            self.cached.take();
+            if let Some(cached) = self.cached.take() {
+                self.kept.note_detached(&cached);
+            }
             self.verify_contents();
             Ok(())
         };

@@ -23,8 +23,8 @@ use crate::volume::{CleanAllError, Volume};
 use headpond_block::{BlockDevice, BufferPool, Cause, DeviceError};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::{
-    Addition, Array, AssembleOptions, GrowError, Inspection, Occupied, Tuning, WhichCopy,
-    inspect_all, prepare,
+    Addition, Array, AssembleOptions, GrowError, Inspection, Occupied, WhichCopy, inspect_all,
+    prepare,
 };
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -313,7 +313,7 @@ impl Volume {
         let devices: Vec<Rc<dyn BlockDevice>> = core.array.devices();
         let how = AssembleOptions {
             uuid: Some(core.array.uuid()),
-            tuning: Tuning::with_pool(pool),
+            tuning: self.tuning(pool),
             journals: journal.into_iter().collect(),
             ..AssembleOptions::default()
         };

@@ -105,9 +105,10 @@ impl Volume {
         for device in &below {
             device.flush().await?;
         }
-        let runtime = &self.runtime;
-        let tier = Cached::in_memory(runtime, device, &options, &below, &config).await?;
-        tier.tell_cores(&self.cores());
+        let (runtime, cores) = (&self.runtime, self.cores());
+        let history = cores.first().array.history();
+        let tier = Cached::in_memory(runtime, device, &options, &below, &config, history).await?;
+        tier.tell_cores(&cores);
         self.tier.replace(Some(Rc::new(tier)));
         self.cached().inspect(|below| below.set_from_another_cache(true));
         self.lead(&held);

@@ -1,7 +1,7 @@
 //! Assembling a volume from its devices.
 
 use super::Volume;
-use super::kept::begin_records;
+use super::kept::{BegunRecords, begin_records};
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
 use crate::assembly::open::{
@@ -10,6 +10,7 @@ use crate::assembly::open::{
 use crate::assembly::ownership::Ownership;
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::notes::{Note, joined};
+use crate::record::RecordError;
 use headpond_block::{BlockDevice, Outcome, Runtime, Stability};
 use headpond_cache::OpenError::CoreChanged;
 use headpond_raid::{
@@ -64,8 +65,9 @@ impl Volume {
             mirror: None,
             reason: joined(&absent),
         };
-        let told_of_copies =
-            cache.find_mirror(runtime, &description.name, copies, &options.pool).await;
+        let tuning = Tuning::with_pool(options.pool.clone());
+        let (name, how) = (&*description.name, (&options, &tuning));
+        let told_of_copies = cache.find_mirror(runtime, name, copies, tuning.clone()).await;
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: joined(&absent) });
         }
@@ -73,15 +75,15 @@ impl Volume {
         let journals = journals_by_core(description, journals).await;
         let arrays: Vec<_> = members.into_iter().zip(journals).collect();
         let mut prepared =
-            prepare_all(runtime, description, &arrays, &options, cache.device.as_deref()).await?;
+            prepare_all(runtime, description, &arrays, how, cache.device.as_deref()).await?;
         let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
         if found.is_none() && cache.device.is_some() {
             // Without the log it is unknown which stripes may be torn.
-            prepared = prepare_all(runtime, description, &arrays, &options, None).await?;
+            prepared = prepare_all(runtime, description, &arrays, how, None).await?;
         }
         let mut notes = absent;
         notes.extend(told_of_copies.into_iter().chain(told_of_cache).map(Note::from));
-        let (found, told) = cache.begin(found, runtime, &description.name).await?;
+        let (found, told) = cache.begin(found, runtime, name).await?;
         notes.extend(told.into_iter().map(Note::from));
         let were_clean = prepared.iter().all(Prepared::was_clean);
         let mut list = Vec::new();
@@ -91,9 +93,10 @@ impl Volume {
             list.push(Core::new(id, name, array, runtime));
         }
         let watch = options.watch_load.as_ref();
-        let cores = Cores::new(runtime.clone(), list, options.around_core)?;
+        let cores = Cores::new(runtime.clone(), list, options.around_core.clone())?;
         cores.configure(&description.array);
         let recorded = begin_records(&cores, description).await;
+        recorded.iter().for_each(|begun| begun.history.restore(&tuning.history));
         let cached = match found {
             Some(found) => {
                 let how = (options.tolerance, watch);
@@ -108,10 +111,7 @@ impl Volume {
             }
         };
         let mut volume = Self::assembled(description, cores, cached, notes, ownership.clone());
-        match recorded {
-            Ok(generation) => volume.kept.continue_after(generation),
-            Err(error) => volume.warn(error.to_string()),
-        }
+        volume.go_on_from(recorded);
         if let Some(device) = tier
             && let Err(error) = volume.put_tier(device).await
         {
@@ -119,6 +119,17 @@ impl Volume {
         }
         volume.recognise().await;
         Ok(volume)
+    }
+
+    /// Continues after the record that the members have.
+    fn go_on_from(&mut self, recorded: Result<BegunRecords, RecordError>) {
+        match recorded {
+            Ok(begun) => {
+                self.kept.continue_after(&begun);
+                self.restore_cache_scrub(&begun.history);
+            }
+            Err(error) => self.warn(error.to_string()),
+        }
     }
 }
 
@@ -223,14 +234,14 @@ async fn prepare_all(
     runtime: &Runtime,
     description: &Description,
     arrays: &[ArrayDevices],
-    options: &OpenOptions,
+    (options, tuning): (&OpenOptions, &Tuning),
     cache: Option<&dyn BlockDevice>,
 ) -> Result<Vec<Prepared>, OpenError> {
     let mut prepared = Vec::new();
     for (core, (members, journals)) in description.cores().zip(arrays) {
         let journals = journals.clone();
         let deadlines = description.array.deadlines();
-        let tuning = Tuning { deadlines, ..Tuning::with_pool(options.pool.clone()) };
+        let tuning = Tuning { deadlines, ..tuning.clone() };
         let how = AssembleOptions { journals, tuning, ..assemble_options(core, options, cache) };
         prepared.push(prepare(runtime, members.clone(), how).await?);
     }

@@ -1,11 +1,13 @@
-//! Changing the settings of a volume that is not open.
+//! Changing the settings of a volume that is not open, and clearing its errors.
 
 use super::Volume;
+use super::errors::{ClearError, named};
 use crate::assembly::open::Devices;
 use crate::assembly::ownership::{ClaimError, Claimant, Ownership};
 use crate::description::Description;
+use crate::history::{DeviceReport, DeviceRole, KeptHistory};
 use crate::record::{RecordError, VolumeRecord};
-use headpond_block::{BlockDevice, Runtime};
+use headpond_block::{BlockDevice, DeviceErrors, Runtime};
 use headpond_raid::array::replace_volume_record;
 use headpond_raid::superblock::Superblock;
 use headpond_raid::{Inspection, inspect_all, volume_record_of};
@@ -18,11 +20,18 @@ use uuid::Uuid;
 pub enum RecordStoppedError {
     #[error(transparent)]
     Owned(#[from] ClaimError),
-    #[error("no member of {volume} was found: connect its devices, or set it while it is served")]
+    #[error(
+        "no member of {volume} was found: connect its devices, or change it while it is served"
+    )]
     NoMembers { volume: String },
     #[error(transparent)]
     Record(#[from] RecordError),
+    #[error(transparent)]
+    Clear(#[from] ClearError),
 }
+
+/// What is changed of the history that the members keep.
+type Change<'a> = dyn Fn(&mut KeptHistory, Vec<DeviceReport>) -> Result<(), ClearError> + 'a;
 
 impl Volume {
     /// Records a description on the members of a volume that is not open.
@@ -32,19 +41,48 @@ impl Volume {
     pub async fn record_stopped(
         runtime: &Runtime,
         description: &Description,
-        mut devices: Devices,
+        devices: Devices,
         claimant: Option<Claimant>,
     ) -> Result<(), RecordStoppedError> {
-        let ownership = match claimant.filter(|_| description.heartbeat_ms > 0) {
-            Some(claimant) => {
-                Ownership::claim(runtime, description, &claimant, &mut devices).await?
-            }
-            None => Ownership::default(),
-        };
-        let recorded = replace(runtime, description, devices.members).await;
-        ownership.release().await;
-        recorded
+        owned(runtime, description, devices, claimant, &|_, _| Ok(())).await
     }
+
+    /// Clears the errors that the members keep of a device, by its UUID or, of a member, by its
+    /// name; without one all of them, and what scrubs have found.
+    ///
+    /// # Errors
+    /// The same, and where it has no such device.
+    pub async fn clear_errors_stopped(
+        runtime: &Runtime,
+        description: &Description,
+        devices: Devices,
+        claimant: Option<Claimant>,
+        device: Option<&str>,
+    ) -> Result<(), RecordStoppedError> {
+        let clear = |history: &mut KeptHistory, members| {
+            let named = device.map(|_| named(&description.name, members, device)).transpose()?;
+            let named = named.map(|it| it.iter().map(|it| it.uuid).collect::<Vec<Uuid>>());
+            history.clear(named.as_deref());
+            Ok(())
+        };
+        owned(runtime, description, devices, claimant, &clear).await
+    }
+}
+
+async fn owned(
+    runtime: &Runtime,
+    description: &Description,
+    mut devices: Devices,
+    claimant: Option<Claimant>,
+    change: &Change<'_>,
+) -> Result<(), RecordStoppedError> {
+    let ownership = match claimant.filter(|_| description.heartbeat_ms > 0) {
+        Some(claimant) => Ownership::claim(runtime, description, &claimant, &mut devices).await?,
+        None => Ownership::default(),
+    };
+    let recorded = replace(runtime, description, devices.members, change).await;
+    ownership.release().await;
+    recorded
 }
 
 /// Members by array.
@@ -54,6 +92,7 @@ async fn replace(
     runtime: &Runtime,
     description: &Description,
     devices: Vec<Rc<dyn BlockDevice>>,
+    change: &Change<'_>,
 ) -> Result<(), RecordStoppedError> {
     let mut members = Members::new();
     for (device, look) in inspect_all(runtime, devices, description.array.deadlines()).await {
@@ -62,15 +101,26 @@ async fn replace(
         }
     }
     members.values_mut().for_each(keep_in_force);
-    let mut generation = 0;
+    let (mut generation, mut history) = (0, KeptHistory::default());
     for (array, members) in &members {
         for (device, _) in members {
             let found = volume_record_of(&**device, *array).await;
             let found = found.and_then(|found| VolumeRecord::parse(&found.text).ok());
-            generation = generation.max(found.map_or(0, |found| found.generation));
+            let Some(found) = found else { continue };
+            generation = generation.max(found.generation);
+            if found.history.sequence >= history.sequence {
+                history = found.history;
+            }
         }
     }
-    let text = VolumeRecord::new(generation + 1, description).to_bytes()?;
+    let reports =
+        members.values().flatten().map(|(device, superblock)| report(&**device, superblock));
+    let others = history.devices.iter().map(|kept| of_unknown(kept.device));
+    let reports: Vec<DeviceReport> = reports.chain(others).collect();
+    change(&mut history, reports)?;
+    history.sequence += 1;
+    let record = VolumeRecord::new(generation + 1, description);
+    let text = record.with_history(history).to_bytes()?;
     let mut is_written = false;
     for (array, members) in &members {
         let devices: Vec<_> = members.iter().map(|(device, _)| Rc::clone(device)).collect();
@@ -88,4 +138,23 @@ fn keep_in_force(members: &mut Vec<(Rc<dyn BlockDevice>, Superblock)>) {
     let newest = members.iter().map(|(_, superblock)| &superblock.array);
     let Some(newest) = newest.max_by_key(|array| array.event_count).cloned() else { return };
     members.retain(|(_, superblock)| superblock.is_in_force(&newest));
+}
+
+/// A member that was found.
+fn report(device: &dyn BlockDevice, superblock: &Superblock) -> DeviceReport {
+    let device = Some(device.name().to_string());
+    DeviceReport { device, ..of_unknown(superblock.member_uuid) }
+}
+
+/// A device with errors that is known by its UUID only.
+fn of_unknown(uuid: Uuid) -> DeviceReport {
+    DeviceReport {
+        role: DeviceRole::Member,
+        number: None,
+        core: None,
+        uuid,
+        device: None,
+        errors: DeviceErrors::default(),
+        last_error: None,
+    }
 }

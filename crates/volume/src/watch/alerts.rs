@@ -1,7 +1,7 @@
 //! Conditions that need the operator: the cause, the data at risk, and the action to take.
 //!
-//! A past event, such as a device error, is reported until the statistics are reset; a present
-//! condition for as long as it holds.
+//! A past event, such as a device error, is reported until it is cleared; a present condition for
+//! as long as it holds.
 
 mod array_writes;
 mod daemon;
@@ -10,6 +10,7 @@ mod member_errors;
 mod memory;
 mod missing;
 mod risk;
+mod scrub;
 mod slow_member;
 
 use crate::assembly::open::OpenError;
@@ -20,14 +21,16 @@ use crate::watch::status::{CacheStatus, MirrorStatus};
 pub(crate) use array_writes::of_writes;
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
-use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
+use headpond_cache::{CleaningPolicy, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
 pub(crate) use member_errors::of_errors;
+use member_errors::way_out;
 pub(crate) use memory::of_memory;
 pub use risk::Risk;
 use risk::UNFLUSHED;
 use schemars::JsonSchema;
+pub(crate) use scrub::of_scrub;
 use serde::{Deserialize, Serialize};
 pub(crate) use slow_member::of_members;
 use std::fmt;
@@ -83,24 +86,18 @@ pub enum AlertKind {
     CacheWriteErrors,
     /// Writes or flushes of the array failed: dirty data stays dirty.
     ArrayWriteErrors,
-    /// Operations of a member failed.
+    /// A scrub found what it could not repair.
+    ScrubFindings,
+    /// Operations of a member or of a spare failed.
     MemberErrors,
+    /// Operations of the stripe journal failed.
+    JournalErrors,
     /// A member exceeds its timeouts.
     SlowMember,
     /// The system denies this process memory.
     MemoryShort,
     /// The dirty limit is reached.
     CacheFull,
-}
-
-impl Alert {
-    /// Whether it tells of an array or its members that failed at something.
-    pub fn is_of_array_errors(&self) -> bool {
-        matches!(
-            self.kind,
-            AlertKind::LostBlocks | AlertKind::ArrayWriteErrors | AlertKind::MemberErrors
-        )
-    }
 }
 
 impl fmt::Display for Alert {
@@ -192,6 +189,10 @@ impl<'a> CacheRole<'a> {
     fn scrub(self) -> String {
         format!("`headpond cache scrub {}`", self.volume)
     }
+
+    fn clear(self) -> String {
+        format!("`headpond clear {}` clears this alert", self.volume)
+    }
 }
 
 /// The conditions of a cache, or of a tier.
@@ -199,12 +200,11 @@ pub(crate) fn of_cache(
     place: CacheRole<'_>,
     cache: &CacheStatus,
     settings: &CacheSettings,
-    errors: &ErrorStats,
 ) -> Vec<Alert> {
     let place = place.of(cache);
-    let mut alerts = of_contents(place, cache, errors);
+    let mut alerts = of_contents(place, cache);
     alerts.extend(fallback::in_fallback(place, cache, settings));
-    alerts.extend(of_devices(place, cache, errors));
+    alerts.extend(of_devices(place, cache));
     alerts.extend(full(place, cache, settings.cleaning.policy));
     alerts.sort_by_key(|alert| alert.kind);
     alerts
@@ -298,7 +298,7 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     let uuid = journal.uuid;
     let of = core.map(|core| format!(" --core {core}")).unwrap_or_default();
     let (at_risk, action) = match array.state {
-        ArrayState::Healthy => (
+        ArrayState::Optimal => (
             Risk::none("nothing while the array is healthy; degraded, it refuses writes"),
             format!(
                 "`headpond array set-journal {volume} DEVICE{of}`, or connect its device and restart \
@@ -317,7 +317,7 @@ pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) 
     Some(Alert { kind: AlertKind::JournalLost, cause, at_risk, action })
 }
 
-fn of_contents(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+fn of_contents(place: CacheRole<'_>, cache: &CacheStatus) -> Vec<Alert> {
     let device = &cache.device;
     let mut alerts = Vec::new();
     if cache.failed {
@@ -335,8 +335,8 @@ fn of_contents(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -
     if cache.unreadable_blocks > 0 {
         alerts.push(unreadable(place, cache));
     }
-    if errors.cache_checksum > 0 {
-        let times = errors.cache_checksum;
+    if cache.errors.checksum > 0 {
+        let times = cache.errors.checksum;
         alerts.push(Alert {
             kind: AlertKind::CacheCorruption,
             cause: format!(
@@ -344,7 +344,7 @@ fn of_contents(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -
                 place.blame()
             ),
             at_risk: Risk::of_dirty(cache),
-            action: match (place.is_tier, place.mirror.is_some()) {
+            action: with_clear(place, match (place.is_tier, place.mirror.is_some()) {
                 (true, _) => {
                     format!("{}, and test the memory of this machine", place.detach(false))
                 }
@@ -357,13 +357,17 @@ fn of_contents(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -
                     "{} drops damaged clean blocks and lists lost ones; then replace the device",
                     place.scrub()
                 ),
-            },
+            }),
         });
     }
     alerts
 }
 
-/// Reported for as long as it holds: no reset of the statistics makes data readable.
+fn with_clear(place: CacheRole<'_>, action: String) -> String {
+    format!("{action}; {}", place.clear())
+}
+
+/// Reported for as long as it holds: clearing errors makes no data readable.
 fn unreadable(place: CacheRole<'_>, cache: &CacheStatus) -> Alert {
     let (device, blocks) = (&cache.device, cache.unreadable_blocks);
     let discard = format!("discard them with {}", place.detach(true));
@@ -405,18 +409,16 @@ fn failed(place: CacheRole<'_>, cache: &CacheStatus) -> Alert {
     Alert { kind: AlertKind::CacheFailed, cause, at_risk, action }
 }
 
-fn of_devices(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
-    let device = &cache.device;
+fn of_devices(place: CacheRole<'_>, cache: &CacheStatus) -> Vec<Alert> {
+    let (device, errors) = (&cache.device, cache.errors);
+    let last = cache.last_error.as_ref().map(|last| format!("; the last: {last}"));
+    let last = last.unwrap_or_default();
     let mut alerts = Vec::new();
-    let replace = format!(
-        "{} if errors recur; `headpond stats {} --reset` clears this alert",
-        place.replace(),
-        place.volume
-    );
-    if errors.cache_read > 0 {
+    let replace = format!("{} if errors recur; {}", place.replace(), place.clear());
+    if errors.read > 0 {
         alerts.push(Alert {
             kind: AlertKind::CacheReadErrors,
-            cause: format!("{} reads from {device} failed{}", errors.cache_read, place.blame()),
+            cause: format!("{} reads from {device} failed{}{last}", errors.read, place.blame()),
             at_risk: Risk::of_dirty(cache),
             action: match place.is_tier {
                 true => replace.clone(),
@@ -424,12 +426,14 @@ fn of_devices(place: CacheRole<'_>, cache: &CacheStatus, errors: &ErrorStats) ->
             },
         });
     }
-    if errors.cache_write > 0 {
+    let written = errors.write + errors.flush + errors.timeout;
+    if written > 0 {
+        let way_out = cache.last_error.as_ref().and_then(|last| way_out(last, device));
         alerts.push(Alert {
             kind: AlertKind::CacheWriteErrors,
-            cause: format!("{} writes or flushes of {device} failed", errors.cache_write),
+            cause: format!("{written} writes or flushes of {device} failed{last}"),
             at_risk: Risk::of_dirty(cache),
-            action: replace,
+            action: way_out.map_or_else(|| replace.clone(), |way| format!("{way}; {replace}")),
         });
     }
     alerts

@@ -157,18 +157,17 @@ impl Volume {
         latency.as_long_as(time)
     }
 
-    /// Resets all counters of the cache, the array and readahead. The cache keeps its contents.
+    /// Resets all counters of the cache, the array and readahead, but for errors
+    /// ([`Volume::clear_errors`]). The cache keeps its contents.
     pub fn reset_stats(&self) {
         for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.reset_stats());
             if let Some(mirror) = &cached.mirror {
-                mirror.forget_repaired();
                 mirror.array().reset_counts();
             }
         }
         self.dispatcher.reset_readahead_stats();
         self.dispatcher.reset_counts();
-        self.cores().reset_failed_flushes();
         self.cores().iter().for_each(|(core, _)| core.array.reset_counts());
     }
 

@@ -6,16 +6,17 @@ use crate::assembly::mirror::{CACHE_COPIES, Mirror, RepairedDevice};
 use crate::assembly::ownership::OwnerStatus;
 use crate::background::BackgroundStatus;
 use crate::description::{Description, FIRST_CORE};
+use crate::history::{CacheScrub, DeviceReport};
 use crate::jobs::JobStatus;
 use crate::serving::metadata::CoreFileSystem;
 use crate::volume::Volume;
 use crate::watch::alerts::{self, Alert, CacheRole};
 use crate::watch::report::stats_of;
-use headpond_block::BlockDevice;
 use headpond_block::memory::{self, MemoryState};
+use headpond_block::{BlockDevice, LastError};
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayState, ArrayStatus, DeviceErrors, JournalWhen};
+use headpond_raid::{ArrayState, ArrayStatus, DeviceErrors, HealthState, JournalWhen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -36,6 +37,10 @@ pub struct VolumeStatus {
     /// The cache in memory in front of that.
     pub tier: Option<CacheStatus>,
     pub cache: Option<CacheStatus>,
+    /// The worst of its arrays and devices.
+    pub health: HealthState,
+    /// Devices with errors that were not cleared.
+    pub errors: Vec<DeviceReport>,
     /// Found on its cores, where a rule of the I/O classes requires metadata.
     pub file_systems: Vec<CoreFileSystem>,
     /// Of the process that serves it.
@@ -95,8 +100,11 @@ pub struct CacheStatus {
     /// By slice: the share sent to the array because it is faster, and the latencies.
     pub bypasses: Vec<BypassReport>,
     pub lost_on_power: bool,
-    /// Of the device; failed flushes count as writes.
+    /// Of the device, or of all its copies together, until they are cleared.
     pub errors: DeviceErrors,
+    pub last_error: Option<LastError>,
+    /// Of a cache that lasts; null if there was none.
+    pub last_scrub: Option<CacheScrub>,
     /// Its copies, where it has several.
     pub mirror: Option<MirrorStatus>,
 }
@@ -127,9 +135,8 @@ impl Volume {
         let cores = self.cores();
         let array = cores.first().array.status();
         let (tier, cache) = (self.tier_status(), self.cache_status());
-        let mut alerts =
-            self.alerts(cache.as_ref(), self.cached(), CacheRole::cache(&description.name));
-        alerts.extend(self.alerts(tier.as_ref(), self.tier(), CacheRole::tier(&description.name)));
+        let mut alerts = self.alerts(cache.as_ref(), CacheRole::cache(&description.name));
+        alerts.extend(self.alerts(tier.as_ref(), CacheRole::tier(&description.name)));
         alerts.extend(self.alerts_of_writes(cache.as_ref()));
         for (core, _) in cores.iter() {
             let name = (core.id != FIRST_CORE).then_some(&*core.name);
@@ -138,6 +145,7 @@ impl Volume {
             alerts.extend(alerts::of_journal(volume, name, &array));
             alerts.extend(alerts::of_members(volume, name, &array));
             alerts.extend(alerts::of_errors(volume, name, &array));
+            alerts.extend(alerts::of_scrub(volume, name, &array));
         }
         if let Some(mirror) = cache.as_ref().and_then(|cache| cache.mirror.as_ref()) {
             let (volume, array) = (&description.name, &mirror.array);
@@ -158,7 +166,8 @@ impl Volume {
             cores.iter().flat_map(|(core, _)| core.warnings(&description.name)).collect();
         warnings.extend(warnings_of_caches(&description, tier.as_ref(), cache.as_ref()));
         warnings.extend(self.warnings());
-        VolumeStatus {
+        let errors = self.devices().into_iter().filter(|it| it.errors.total() > 0).collect();
+        let mut status = VolumeStatus {
             size_bytes: self.geometry().size_bytes,
             rotational: cores.device.geometry().rotational,
             owner,
@@ -166,28 +175,25 @@ impl Volume {
             cores: cores.iter().map(|(core, _)| core.status()).collect(),
             tier,
             cache,
+            health: HealthState::Healthy,
+            errors,
             file_systems: self.dispatcher.file_systems(),
             memory,
             alerts,
             warnings,
             jobs: self.jobs(),
-        }
+        };
+        status.health = status.judged();
+        status
     }
 
-    fn alerts(
-        &self,
-        status: Option<&CacheStatus>,
-        cached: Option<Rc<Cached>>,
-        place: CacheRole<'_>,
-    ) -> Vec<Alert> {
-        let Some((status, cached)) = status.zip(cached) else { return Vec::new() };
-        let mut errors = ErrorStats::default();
-        cached.stats().iter().for_each(|slice| errors += slice.counters.errors);
+    fn alerts(&self, status: Option<&CacheStatus>, place: CacheRole<'_>) -> Vec<Alert> {
+        let Some(status) = status else { return Vec::new() };
         let description = self.description.borrow();
         let tier = description.tier.as_ref().filter(|_| place.is_tier);
         let settings =
             tier.map_or_else(|| description.cache_settings(), |it| description.tier_settings(it));
-        alerts::of_cache(place, status, &settings, &errors)
+        alerts::of_cache(place, status, &settings)
     }
 
     /// Of each array that did not take what was written to it.
@@ -227,6 +233,18 @@ impl Volume {
     }
 }
 
+impl VolumeStatus {
+    /// The worst of its arrays, together with errors.
+    fn judged(&self) -> HealthState {
+        let mirror = self.cache.iter().filter_map(|cache| cache.mirror.as_ref());
+        let arrays = self.cores.iter().map(|core| &core.array);
+        let arrays = arrays.chain(mirror.map(|mirror| &mirror.array)).map(|array| array.health);
+        let has_errors = !self.errors.is_empty() || self.alerts.iter().any(Alert::is_of_errors);
+        let errors = if has_errors { HealthState::Errors } else { HealthState::Healthy };
+        arrays.fold(errors, HealthState::max)
+    }
+}
+
 impl CacheStatus {
     /// Not on the array, or not after a power cut.
     pub fn unsafe_bytes(&self) -> u64 {
@@ -262,12 +280,9 @@ impl Cached {
             order: order(&stats),
             bypasses: stats.iter().map(|slice| slice.bypass).collect(),
             lost_on_power: self.is_memory(),
-            errors: DeviceErrors {
-                read: sum(|slice| slice.counters.errors.cache_read),
-                write: sum(|slice| slice.counters.errors.cache_write),
-                checksum: sum(|slice| slice.counters.errors.cache_checksum),
-                ..DeviceErrors::default()
-            },
+            errors: self.errors.counts(),
+            last_error: self.errors.last(),
+            last_scrub: self.last_scrub.borrow().clone(),
             mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes + unflushed_bytes)),
         }
     }
@@ -313,7 +328,7 @@ impl Core {
     fn warnings(&self, volume: &str) -> Vec<String> {
         let array = self.array.status();
         let state = match array.state {
-            ArrayState::Healthy => None,
+            ArrayState::Optimal => None,
             ArrayState::Degraded => self.degraded(volume, &array),
             ArrayState::Failed => Some(
                 "the array has failed: more members are missing than its redundancy covers, writes are \
@@ -322,7 +337,6 @@ impl Core {
             ),
         };
         let told = state.into_iter().chain(self.parity_warning(&array));
-        let told = told.chain(self.scrub_warning(&array));
         let told = told.chain(resting(&self.place(volume), &self.background.status()));
         let named = |text: String| match self.id {
             FIRST_CORE => text,
@@ -352,15 +366,6 @@ impl Core {
         }
     }
 
-    fn scrub_warning(&self, array: &ArrayStatus) -> Option<String> {
-        let (scrub, place) = (&array.scrub, array.scrub.findings.first()?);
-        Some(format!(
-            "the scrub found {} inconsistent sectors and {} unreadable stripes, the first at byte {}: \
-             which data is correct is unknown; restore it from a backup",
-            scrub.unexplained_sectors, scrub.unreadable_stripes, place.stripe_start
-        ))
-    }
-
     /// The risk of a member failure before the initial sync is complete.
     fn parity_warning(&self, array: &ArrayStatus) -> Option<String> {
         const RISK: &str = "until then, a member failure loses data";
@@ -370,7 +375,7 @@ impl Core {
         if let Some(error) = self.background.parity_failure() {
             return Some(format!("the initial sync failed: {error}; {RISK}"));
         }
-        let Some(progress) = array.initialising else {
+        let Some(progress) = array.progress.initialising else {
             return Some(format!("the initial sync waits for all members to be active; {RISK}"));
         };
         let percent = progress.stripes_done * 100 / progress.stripes.max(1);

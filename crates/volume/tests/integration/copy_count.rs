@@ -214,7 +214,7 @@ async fn add_third(volume: &Volume, new: NewMember, runtime: &Runtime) {
 
 async fn until_healthy(volume: &Volume, runtime: &Runtime) {
     for _ in 0..20_000 {
-        if volume.status().array.state == ArrayState::Healthy {
+        if volume.status().array.state == ArrayState::Optimal {
             return;
         }
         runtime.sleep(Duration::from_millis(1)).await;
@@ -265,7 +265,7 @@ fn the_last_two_copies_and_those_of_other_levels_stay() {
         };
         assert!(grown.as_ref().is_err_and(is_degraded), "{grown:?}");
         volume.drop_copy(None, on("m0"), pool()).await.expect("one that is lost goes as well");
-        assert_eq!(volume.status().array.state, ArrayState::Healthy);
+        assert_eq!(volume.status().array.state, ArrayState::Optimal);
         volume.self_check();
         volume.stop().await.expect("stops");
     });
@@ -304,7 +304,7 @@ fn a_mistyped_device_gives_up_no_copy_and_missing_the_one_that_nobody_has() {
         }
         let leaving = LeavingCopy { copy: WhichCopy::Missing, device: None };
         volume.drop_copy(None, leaving, pool()).await.expect("one is missing");
-        assert_eq!((copies(&volume), volume.status().array.state), (2, ArrayState::Healthy));
+        assert_eq!((copies(&volume), volume.status().array.state), (2, ArrayState::Optimal));
         let leaving = LeavingCopy { copy: WhichCopy::Missing, device: None };
         let error = volume.drop_copy(None, leaving, pool()).await.expect_err("none is");
         assert!(error.to_string().contains("no copy without a known device"), "{error}");
@@ -326,7 +326,7 @@ fn a_copy_is_given_up_by_its_uuid_or_by_the_label_on_its_device() {
                 false => LeavingCopy { copy: WhichCopy::Member(lost), device: None },
             };
             volume.drop_copy(None, leaving, pool()).await.expect("it is known");
-            assert_eq!((copies(&volume), volume.status().array.state), (2, ArrayState::Healthy));
+            assert_eq!((copies(&volume), volume.status().array.state), (2, ArrayState::Optimal));
             let is_free = inspect(&*disks[0]).await.expect("reads") == Inspection::Empty;
             assert_eq!(is_free, by_label);
             volume.self_check();

@@ -67,7 +67,7 @@ fn spare_space_stands_in_unasked_and_a_new_device_gives_it_back() {
         until(&volume, &runtime, |it| !it.status().jobs.is_empty()).await;
         assert_eq!(volume.status().jobs[0].job, JobKind::StandIn, "unasked");
         client.run(&WORKLOAD, 8).await.unwrap();
-        until(&volume, &runtime, |it| it.status().array.state == ArrayState::Healthy).await;
+        until(&volume, &runtime, |it| it.status().array.state == ArrayState::Optimal).await;
         let status = volume.status().array;
         let stand_in = status.members[2].stand_in.clone().unwrap();
         assert_eq!((stand_in.slot, stand_in.rows_done), (0, stand_in.rows));
@@ -89,7 +89,7 @@ fn spare_space_stands_in_unasked_and_a_new_device_gives_it_back() {
         let status = volume.status().array;
         assert_eq!(
             (status.state, status.declustered.unwrap().spares_free),
-            (ArrayState::Healthy, 1)
+            (ArrayState::Optimal, 1)
         );
         volume.fail_member(None, "m0").await.unwrap();
         client.check_all().await.unwrap();

@@ -83,7 +83,7 @@ fn parity_is_computed_while_requests_are_served_and_then_replaces_a_member() {
         let witness = Rc::new(RefCell::new(Witness::new(volume.geometry().size_bytes, 7)));
         let client = Client::new(volume.clone(), Rc::clone(&witness), &runtime);
         client.run(&WORKLOAD, 7).await.unwrap();
-        assert!(volume.status().array.initialising.is_some(), "the load outlasts nothing");
+        assert!(volume.status().array.progress.initialising.is_some(), "the load outlasts nothing");
         let jobs = volume.status().jobs;
         let total_bytes = volume.geometry().size_bytes;
         assert_eq!((jobs[0].job, jobs[0].total_bytes), (JobKind::Parity, total_bytes), "{jobs:?}");
@@ -114,7 +114,7 @@ fn a_stop_interrupts_it_and_the_next_open_has_it_go_on() {
         bench.create().await;
         let volume = bench.open().await;
         runtime.sleep(Duration::from_millis(2)).await;
-        assert!(volume.status().array.initialising.is_some_and(|at| at.stripes > 0));
+        assert!(volume.status().array.progress.initialising.is_some_and(|at| at.stripes > 0));
         volume.self_check();
         volume.stop().await.expect("stops");
         let volume = bench.open().await;

@@ -10,6 +10,7 @@ mod copy_count;
 mod cores;
 mod declustered;
 mod durable;
+mod errors;
 mod flushed_positions;
 mod initialise;
 mod jobs;

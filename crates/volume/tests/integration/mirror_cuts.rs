@@ -214,7 +214,7 @@ async fn take_back(volume: &Volume, client: &Client, device: Rc<dyn BlockDevice>
     volume.re_add_member(Some(CACHE_COPIES), returning).await.expect("comes back");
     let is_whole = || {
         let mirror = volume.status().cache.expect("a cache").mirror.expect("copies");
-        mirror.array.state == ArrayState::Healthy
+        mirror.array.state == ArrayState::Optimal
     };
     let mut rounds = 9;
     while !is_whole() {

@@ -194,7 +194,7 @@ impl Shape {
             volume.fail_member(None, &self.lost()).await.expect("it can do without");
             self.add_spare(&volume, &runtime).await;
             let (begun, mut latencies) = (runtime.now(), Vec::new());
-            while volume.status().array.state != ArrayState::Healthy {
+            while volume.status().array.state != ArrayState::Optimal {
                 let some = self.latencies(&volume, &runtime, Duration::from_secs(5)).await;
                 latencies.extend(some);
             }
@@ -216,7 +216,7 @@ impl Shape {
             if self.spread.is_none_or(|spread| spread.spares == 0) {
                 self.add_spare(&volume, &runtime).await;
             }
-            while volume.status().array.state != ArrayState::Healthy {
+            while volume.status().array.state != ArrayState::Optimal {
                 runtime.sleep(Duration::from_millis(10)).await;
             }
             let took = runtime.now().since(begun);

@@ -100,8 +100,9 @@ impl Bench {
         for _ in 0..10_000 {
             self.runtime.sleep(Duration::from_millis(10)).await;
             let status = self.volume.status();
-            if !status.cores[0].background.scrub_wanted && status.array.scrubbing.is_none() {
-                return status.array.scrub;
+            if !status.cores[0].background.scrub_wanted && status.array.progress.scrubbing.is_none()
+            {
+                return status.array.scrub_report();
             }
         }
         panic!("still at it");

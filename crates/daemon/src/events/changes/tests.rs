@@ -1,9 +1,14 @@
 use super::*;
+use headpond_block::{ErrorCause, ErrorKind, LastError, UtcTime};
 use headpond_cache::Way;
+use headpond_raid::{ScrubReport, ScrubState};
 use headpond_volume::Risk;
+use uuid::Uuid;
+
+const AT: UtcTime = UtcTime::from_unix_s(0);
 
 fn member(device: &str, state: MemberState) -> MemberView {
-    MemberView { device: Some(device.into()), state, errors: DeviceErrors::default() }
+    MemberView { device: Some(device.into()), state }
 }
 
 fn array(state: ArrayState, members: [MemberView; 2]) -> ArrayView {
@@ -11,14 +16,14 @@ fn array(state: ArrayState, members: [MemberView; 2]) -> ArrayView {
         state,
         members: (0..).zip(members).collect(),
         is_scrubbing: false,
-        scrub: ScrubReport::default(),
+        scrub: None,
         failure: None,
     }
 }
 
 fn healthy() -> Snapshot {
     let members = ["a", "b"].map(|device| member(device, MemberState::Active));
-    of_array(array(ArrayState::Healthy, members))
+    of_array(array(ArrayState::Optimal, members))
 }
 
 fn of_array(array: ArrayView) -> Snapshot {
@@ -45,8 +50,7 @@ fn nothing_happens_where_nothing_changes_and_a_start_tells_what_is_not_well() {
     let events = changes(None, &degraded());
     let kinds: Vec<EventKind> = events.iter().map(|event| event.event).collect();
     assert_eq!(kinds, [EventKind::MemberState, EventKind::ArrayState]);
-    let mut old = degraded();
-    first(&mut old).members.get_mut(&0).unwrap().errors.read = 7;
+    let old = with_errors(degraded(), DeviceErrors { read: 7, ..DeviceErrors::default() });
     assert_eq!(changes(None, &old).len(), 2, "errors of an earlier life are no news");
 }
 
@@ -67,29 +71,51 @@ fn a_loss_names_member_and_device_and_a_rebuild_is_followed_to_its_end() {
     );
     let members = ["a", "c"].map(|device| member(device, MemberState::Active));
     assert_eq!(
-        texts(&rebuilding, &of_array(array(ArrayState::Healthy, members))),
-        ["member 1 of array v (c) is active", "array v is healthy", "rebuild has ended"]
+        texts(&rebuilding, &of_array(array(ArrayState::Optimal, members))),
+        ["member 1 of array v (c) is active", "array v is optimal", "rebuild has ended"]
     );
 }
 
+/// Of member 1.
+fn with_errors(mut snapshot: Snapshot, errors: DeviceErrors) -> Snapshot {
+    let last_error = Some(LastError {
+        kind: ErrorKind::Write,
+        cause: ErrorCause::Full,
+        text: "No space left on device".into(),
+        at: AT,
+    });
+    let report = DeviceReport {
+        role: DeviceRole::Member,
+        number: Some(1),
+        core: None,
+        uuid: Uuid::from_u128(7),
+        device: Some("b".into()),
+        errors,
+        last_error,
+    };
+    snapshot.errors.insert(report.uuid, report);
+    snapshot
+}
+
 #[test]
-fn errors_are_those_since_and_in_all_and_a_reset_makes_none() {
-    let (mut before, mut after) = (healthy(), healthy());
-    first(&mut before).members.get_mut(&1).unwrap().errors.write = 5;
-    first(&mut after).members.get_mut(&1).unwrap().errors =
-        DeviceErrors { write: 7, flush: 1, ..DeviceErrors::default() };
-    let [event] = &changes(Some(&before), &after)[..] else { panic!("one event") };
+fn errors_are_those_since_and_in_all_with_the_cause_and_a_clear_makes_none() {
+    let of = |write, flush| {
+        with_errors(healthy(), DeviceErrors { write, flush, ..DeviceErrors::default() })
+    };
+    let [event] = &changes(Some(&of(5, 0)), &of(7, 1))[..] else { panic!("one event") };
     assert_eq!(
         event.text,
-        "member 1 of array v (b): 2 write errors, 1 flush error; until now 7 write errors, 1 flush \
-         error"
+        "member 1 (b): 2 write errors, 1 flush error; until now 7 write errors, 1 flush error; \
+         write: No space left on device"
     );
     assert_eq!((event.member, event.device.as_deref()), (Some(1), Some("b")));
     assert_eq!(
         (&event.details["since"]["write"], &event.details["errors"]["write"]),
         (&json!(2), &json!(7))
     );
-    assert!(changes(Some(&after), &before).is_empty(), "`stats --reset`");
+    assert_eq!(changes(Some(&healthy()), &of(1, 0)).len(), 1, "the first");
+    assert!(changes(Some(&of(7, 1)), &of(5, 0)).is_empty(), "after `clear`, and more since");
+    assert!(changes(Some(&of(7, 1)), &healthy()).is_empty(), "`clear`");
 }
 
 #[test]
@@ -97,8 +123,16 @@ fn a_scrub_has_an_outcome_even_where_it_took_less_than_a_second() {
     let (mut before, mut after) = (healthy(), healthy());
     first(&mut before).is_scrubbing = true;
     assert_eq!(texts(&healthy(), &before), ["scrub of array v has started"]);
-    first(&mut after).scrub =
-        ScrubReport { stripes: 9, corrected_sectors: 3, ..ScrubReport::default() };
+    first(&mut after).scrub = Some(LastScrub {
+        state: ScrubState::Complete,
+        began_at: AT,
+        ended_at: Some(AT),
+        took_s: 0,
+        is_cleared: false,
+        report: ScrubReport { stripes: 9, corrected_sectors: 3, ..ScrubReport::default() },
+        members: Vec::new(),
+    });
+    assert!(texts(&after, &after).is_empty(), "it is the same one");
     for earlier in [&before, &healthy()] {
         let [event] = &changes(Some(earlier), &after)[..] else { panic!("one event") };
         assert_eq!(event.text, "scrub of array v has ended: 9 stripes, 3 sectors repaired");
@@ -118,7 +152,7 @@ fn work_that_stopped_says_why_once() {
 #[test]
 fn caches_come_go_and_fail() {
     let with = |device: &str, state| {
-        let cache = CacheView { device: device.into(), state, errors: DeviceErrors::default() };
+        let cache = CacheView { device: device.into(), state };
         Snapshot { caches: [("cache", cache)].into(), ..Snapshot::default() }
     };
     let (none, used) = (Snapshot::default(), with("n", CacheState::InUse));
@@ -134,9 +168,6 @@ fn caches_come_go_and_fail() {
             ("cache n is out of use: it has failed", Severity::Error)
         );
     }
-    let mut broken = with("n", CacheState::InUse);
-    broken.caches.get_mut("cache").unwrap().errors.checksum = 1;
-    assert_eq!(texts(&used, &broken), ["cache (n): 1 checksum error; until now 1 checksum error"]);
 }
 
 #[test]

@@ -281,8 +281,8 @@ fn unsettled(status: &Status) -> Option<&'static str> {
 }
 
 fn has_work(array: &ArrayStatus) -> bool {
-    array.initialising.is_some()
-        || array.scrubbing.is_some()
+    array.progress.initialising.is_some()
+        || array.progress.scrubbing.is_some()
         || array.reshape.is_some()
         || array.members.iter().any(|member| member.filling.is_some())
 }

@@ -291,7 +291,7 @@ impl OfArgs {
                 is_degraded && array.declustered.is_some_and(|it| it.spares_free > 0)
             }
             JobKind::Parity => {
-                let is_healthy = array.state == ArrayState::Healthy;
+                let is_healthy = array.state == ArrayState::Optimal;
                 !array.parity_initialised && is_healthy && array.level != Level::Raid0
             }
             JobKind::Reshape => array.reshape.is_some(),
@@ -474,7 +474,7 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
         return of.tell("the scrub has started", &status);
     }
     status = of.wait(places, &[JobKind::ArrayScrub])?;
-    let scrub = of.array(&status).map(|array| array.scrub.clone()).unwrap_or_default();
+    let scrub = of.array(&status).map(|array| array.scrub_report()).unwrap_or_default();
     let done = format!(
         "{} stripes scrubbed: {} strips rewritten, {} sectors repaired ({} of them located \
          by checksum), {} unexplained sectors, {} unreadable stripes",

@@ -1,11 +1,11 @@
 //! The array in `headpond status`: its layout, deadlines, and each member that is not in sync.
 
+use super::scrubs::tell_scrub;
 use crate::telling::word;
 use headpond_api::answers::CoreAnswer;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
-    ArrayState, ArrayStatus, DeadlineStatus, DeviceErrors, IntegrityStatus, Level, MemberStatus,
-    ReshapeStatus,
+    ArrayStatus, DeadlineStatus, HealthState, IntegrityStatus, Level, MemberStatus, ReshapeStatus,
 };
 use headpond_report::{count, size};
 use std::collections::BTreeMap;
@@ -16,16 +16,19 @@ const LINE_MAX: usize = 86;
 /// The array in one line, and each deviation.
 pub fn print_array(array: &ArrayStatus, has_errors: bool) {
     let members = array.members.len();
-    let state = match (array.state, has_errors) {
-        // An alert says what is not well about it.
-        (ArrayState::Healthy, true) => "all members in use, with errors (see the alerts)".into(),
-        (state, _) => word(state),
+    let state = match (array.health, has_errors) {
+        (HealthState::Errors, _) | (HealthState::Healthy, true) => {
+            "all members in use, with errors".into()
+        }
+        (health, _) => word(health),
     };
     println!("  array     {} of {members} members{}, {state}", array.level, spread(array));
     let lines = array.deadlines.as_ref().map(tell_deadlines).into_iter();
     let lines = lines.chain(array.integrity.as_ref().map(tell_integrity));
     let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks, array.level));
     let lines = lines.chain(array.reshape.as_ref().map(tell_reshape));
+    let scrub = tell_scrub(array.last_scrub.as_ref());
+    let lines = lines.chain(scrub.into_iter().filter(|_| array.level != Level::Raid0));
     lines.for_each(|line| println!("            {line}"));
     print_array_live(array);
 }
@@ -146,21 +149,6 @@ fn tell_slow(member: &MemberStatus) -> Option<String> {
     ))
 }
 
-/// Operations of a member that failed, by kind.
-fn tell_errors(member: &MemberStatus) -> Option<String> {
-    let DeviceErrors { read, write, flush, checksum, timeout } = member.errors;
-    let kinds = [
-        ("read", read),
-        ("write", write),
-        ("flush", flush),
-        ("checksum", checksum),
-        ("timeout", timeout),
-    ];
-    let told = kinds.iter().filter(|(_, count)| *count > 0);
-    let told: Vec<String> = told.map(|(kind, count)| format!("{kind} {count}")).collect();
-    (!told.is_empty()).then(|| format!("{}: errors: {}", name_of(member), told.join(", ")))
-}
-
 /// How stripes are placed on groups, on declustered or on unequal members.
 fn spread(array: &ArrayStatus) -> String {
     if array.groups > 1 {
@@ -198,7 +186,6 @@ fn tell_member(member: &MemberStatus) -> Vec<String> {
         ));
     }
     lines.extend(tell_slow(member));
-    lines.extend(tell_errors(member));
     lines.extend(member.stand_in.as_ref().map(|it| {
         let percent = percent_filled(it.rows_done, it.rows);
         format!("member {role}: replaced by distributed spare {}, {percent} %", it.slot)
@@ -217,7 +204,7 @@ fn percent_filled(rows_done: u64, rows: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_raid::Answers;
+    use headpond_raid::{Answers, DeviceErrors};
     use uuid::Uuid;
 
     #[test]
@@ -274,6 +261,7 @@ mod tests {
                 data_bytes: 0,
                 answers,
                 errors: DeviceErrors::default(),
+                last_error: None,
                 filling: None,
                 stand_in: None,
             })

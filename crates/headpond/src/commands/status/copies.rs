@@ -29,6 +29,6 @@ fn tell_copies(mirror: &MirrorStatus) -> String {
         0 => "losing one of them loses no data".to_owned(),
         bytes => format!("losing the last one loses {} of dirty data", size(bytes)),
     };
-    let (all, state) = (members.len(), word(mirror.array.state));
+    let (all, state) = (members.len(), word(mirror.array.health));
     format!("{} of {all} copies in use, {state}: {}; {risk}", names.len(), names.join(", "))
 }

@@ -7,7 +7,6 @@ use anyhow::Result;
 use headpond_api::answers::{ServiceState, Status, Versioned};
 use headpond_api::outcome::{Exit, told};
 use headpond_api::place::Places;
-use headpond_raid::ArrayState;
 use headpond_report::{Align, Table, size};
 use serde::Serialize;
 
@@ -64,7 +63,7 @@ fn print(listed: &[Listed]) {
         ("state", Align::Left),
         ("size", Align::Right),
         ("level", Align::Left),
-        ("array", Align::Left),
+        ("health", Align::Left),
         ("mode", Align::Left),
         ("dirty", Align::Right),
         ("alerts", Align::Right),
@@ -101,25 +100,11 @@ fn row(status: &Status) -> [String; 8] {
         word(status.state).replace('_', " "),
         status.size_bytes.map_or_else(unknown, size),
         status.cores[0].level.to_string(),
-        array(status),
+        status.health.map_or_else(unknown, word),
         mode.to_owned(),
         status.dirty_bytes().map_or_else(unknown, size),
         status.alerts.len().to_string(),
     ]
-}
-
-/// The worst state of its arrays.
-fn array(status: &Status) -> String {
-    let states = status.cores.iter().filter_map(|core| core.array.as_ref()).map(|it| it.state);
-    let states: Vec<ArrayState> = states.collect();
-    let is_any = |state| states.contains(&state);
-    match () {
-        () if states.is_empty() => "-".to_owned(),
-        () if is_any(ArrayState::Failed) => word(ArrayState::Failed),
-        () if is_any(ArrayState::Degraded) => word(ArrayState::Degraded),
-        () if status.has_array_errors() => "errors".to_owned(),
-        () => word(ArrayState::Healthy),
-    }
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ impl Signed {
 
 pub async fn scrub(array: &Array) -> ScrubReport {
     assert_eq!(array.scrub(async || true).await, Ok(Scrubbed::Whole));
-    array.status().scrub
+    array.status().scrub_report()
 }
 
 pub async fn whole(array: &Array) -> Vec<u8> {

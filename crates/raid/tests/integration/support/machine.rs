@@ -230,7 +230,7 @@ pub async fn end_fills(devices: Devices, newest: [u8; 2], context: &str) -> bool
         assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
     }
     check("when filled").await;
-    if array.state() == ArrayState::Healthy {
+    if array.state() == ArrayState::Optimal {
         array.fail(Role(0)).await.unwrap();
         check("without another member").await;
     }

@@ -213,7 +213,7 @@ mod tests {
     use headpond_block::Buffer;
     use headpond_block::devices::RamDevice;
     use headpond_block::{BufferPool, Executor, Order, PoolConfig, Runtime, VirtualClock};
-    use headpond_raid::Occupied;
+    use headpond_raid::{Occupied, Tuning};
     use std::task::{Context, Poll, Waker};
 
     fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
@@ -248,7 +248,8 @@ mod tests {
         let options = mirror::create_options(&description, &mirror, Occupied::Refuse);
         let devices = ["c0", "c1"].map(copy).into();
         let pool = BufferPool::new(&PoolConfig::small());
-        let made = Mirror::make(runtime, devices, &options, pool).await.expect("made");
+        let made =
+            Mirror::make(runtime, devices, &options, Tuning::with_pool(pool)).await.expect("made");
         Rc::clone(&made.core.array)
     }
 

@@ -5,9 +5,9 @@ use crate::assembly::cached::life_of;
 use crate::assembly::create::{CoreFacts, cache_options};
 use crate::assembly::mirror::{self, CacheDevice, FoundMirror, is_ahead};
 use crate::description::{CacheDescription, Description};
-use headpond_block::{BlockDevice, BufferPool, Runtime, Stability, defect};
+use headpond_block::{BlockDevice, Runtime, Stability, defect};
 use headpond_cache::{Expected, Life, Superblock};
-use headpond_raid::Prepared;
+use headpond_raid::{Prepared, Tuning};
 use std::rc::Rc;
 use std::slice;
 
@@ -35,11 +35,11 @@ impl<'a> Wanted<'a> {
         runtime: &Runtime,
         volume: &str,
         copies: Vec<Rc<dyn BlockDevice>>,
-        pool: &BufferPool,
+        tuning: Tuning,
     ) -> Vec<String> {
         let mirror = self.described.and_then(|described| described.mirror.as_ref());
         let Some(mirror) = mirror.filter(|_| !copies.is_empty()) else { return Vec::new() };
-        match mirror::find(runtime, (volume, mirror), copies, pool.clone()).await {
+        match mirror::find(runtime, (volume, mirror), copies, tuning).await {
             Ok((found, told)) => {
                 self.device = Some(Rc::clone(&found.face));
                 self.mirror = Some(found);

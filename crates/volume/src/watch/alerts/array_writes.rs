@@ -22,7 +22,7 @@ pub(crate) fn of_writes(
         at_risk: Risk::of_dirty(cache),
         action: format!(
             "make its members take writes again (`dmesg`; `df`, where one is a file); then {} shows \
-             whether writes succeed, and `headpond stats {volume} --reset` clears this alert",
+             whether writes succeed, and `headpond clear {volume}` clears this alert",
             CacheRole::cache(volume).flush()
         ),
     })
@@ -39,7 +39,8 @@ fn failing_members(members: &[MemberStatus]) -> String {
             ..DeviceErrors::default()
         };
         if errors.total() > 0 {
-            told.push(format!("member {role} ({device}): {errors}"));
+            let last = member.last_error.as_ref().map(|last| format!(" ({})", last.text));
+            told.push(format!("member {role} ({device}): {errors}{}", last.unwrap_or_default()));
         } else if member.state != RoleState::Active {
             told.push(format!("member {role} ({device}) is not in use"));
         }
@@ -64,6 +65,7 @@ mod tests {
             data_bytes: 0,
             answers: Answers::default(),
             errors: DeviceErrors { write, read: 7, ..DeviceErrors::default() },
+            last_error: None,
             filling: None,
             stand_in: None,
         };

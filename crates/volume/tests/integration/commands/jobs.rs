@@ -328,7 +328,7 @@ async fn until_filled(volume: &Volume, runtime: &Runtime) -> Acted {
         let is_filling = array.members.iter().any(|member| member.filling.is_some());
         if !is_filling && array.spares.is_empty() {
             // One that failed on the way is nobody any more.
-            match array.state == ArrayState::Healthy && has_role(volume, "k2") {
+            match array.state == ArrayState::Optimal && has_role(volume, "k2") {
                 true if was_whole => return Ok(()),
                 true => was_whole = true,
                 false => return Err("it was not filled".into()),

@@ -33,8 +33,11 @@ fn a_copy_that_rots_is_to_be_replaced_and_not_the_cache() {
         expect(&volume, 7).await;
         let expected = RepairedDevice { device: "b".into(), times: BLOCKS };
         assert_eq!(cache(&volume).mirror.unwrap().repaired, [expected]);
-        volume.reset_stats();
+        let copy = &cache(&volume).mirror.unwrap().array.members[1];
+        assert_eq!(copy.errors.checksum, BLOCKS);
+        volume.clear_errors(None).await.unwrap();
         assert!(cache(&volume).mirror.unwrap().repaired.is_empty());
+        assert_eq!(volume.status().errors, []);
     });
 }
 
