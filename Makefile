@@ -6,7 +6,7 @@ CARGO ?= cargo
 FUZZ_CHECK = CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 
 .DEFAULT_GOAL := help
-.PHONY: help try test conclusions bench fmt lint fuzz
+.PHONY: help try test conclusions rig bench fmt lint fuzz
 
 help: ## list these goals
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ test: ## install the tools that tests use, where possible, and run every test
 
 conclusions: ## the long tier: what models and engines are known to come to (minutes of simulation)
 	@$(CARGO) xtask test --conclusions
+
+rig: ## boot a virtual machine with late, missing and shuffled disks, and cut its power (15 minutes)
+	@scripts/setup --rig
+	@$(CARGO) xtask rig
 
 bench: ## measure the hot paths beside their limits and rivals; writes target/bench.json
 	@scripts/setup --bench

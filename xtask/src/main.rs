@@ -1,4 +1,5 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `bench`, `swarm`, `fuzz`.
+//! The project's own chores: `cargo xtask test`, `tidy`, `bench`, `swarm`, `fuzz`,
+//! `rig`.
 //!
 //! What would be a shell script with logic in it is a program here, with unit tests.
 //!
@@ -8,6 +9,7 @@
 mod bench;
 mod fuzz;
 mod metadata;
+mod rig;
 mod swarm;
 mod test;
 mod tidy;
@@ -37,6 +39,9 @@ enum Chore {
     Swarm(swarm::Options),
     /// Feed every reader of foreign bytes with hostile input.
     Fuzz(fuzz::Options),
+    /// Boot a virtual machine whose volumes systemd and udev start: late and missing devices,
+    /// shutdowns under load, power cuts.
+    Rig(rig::Options),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +50,7 @@ fn main() -> ExitCode {
         Chore::Bench => bench::run(&workspace()),
         Chore::Swarm(options) => swarm::run(&workspace(), &options),
         Chore::Fuzz(options) => fuzz::run(&workspace(), &options),
+        Chore::Rig(options) => rig::run(&workspace(), &options),
         Chore::Tidy => tidy::run(&workspace()),
     };
     match outcome {

@@ -18,8 +18,8 @@ mod build;
 mod cross;
 mod lanes;
 mod skips;
-mod tally;
-mod times;
+pub mod tally;
+pub mod times;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

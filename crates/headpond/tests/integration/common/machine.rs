@@ -1,4 +1,4 @@
-//! Virtual machines that a script in `scripts/` makes, and what their steps print.
+//! Virtual machines that a script in `rig/` makes, and what their steps print.
 
 use super::{PROGRAM, User};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Parts {
 }
 
 pub fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rig").join(name)
 }
 
 impl Parts {
@@ -31,7 +31,7 @@ impl Parts {
         let found =
             Command::new(script(name)).arg("kernel").output().map_err(|error| error.to_string())?;
         if !found.status.success() {
-            return Err(format!("no kernel: `scripts/{name} fetch` gets one"));
+            return Err(format!("no kernel: `rig/{name} fetch` gets one"));
         }
         let kernel = String::from_utf8_lossy(&found.stdout).trim().to_owned();
         Ok(Self { script: name, qemu, kernel })
