@@ -32,7 +32,7 @@ impl Status {
         Ok(Self { code: answer.code, json })
     }
 
-    /// State of the array: healthy or degraded; none where the volume is not served.
+    /// State of the array: optimal or degraded; none where the volume is not served.
     pub fn array(&self) -> Option<&str> {
         self.json["cores"][0]["array"]["state"].as_str()
     }
@@ -184,7 +184,7 @@ pub fn becomes_healthy(machine: &mut Machine) -> Result<()> {
     let outcome = machine.wait_until("hv0 is healthy, without an alert", LONG, |machine| {
         let status = Status::of(machine, "hv0")?;
         told = status.told();
-        Ok(status.code == 0 && status.array() == Some("healthy"))
+        Ok(status.code == 0 && status.array() == Some("optimal"))
     });
     outcome.with_context(|| told)
 }
