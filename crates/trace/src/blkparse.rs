@@ -6,132 +6,24 @@
 //!
 //! **Source**: blktrace 1.3 `blkparse_fmt.c`.
 
-use crate::damage::{Damage, DamageKind};
-use crate::error::{Position, TraceError, preview};
-use crate::event::{
-    Action, BlockEvent, Category, EventLosses, EventSource, SECTOR_BYTES, WINDOW_EVENTS,
+use crate::event::{Action, BlockEvent, Category, SECTOR_BYTES};
+use crate::event_lines::{EventText, Line};
+
+pub(crate) const BLKPARSE_TEXT: EventText = EventText {
+    format: "blkparse text",
+    expected: "`major,minor cpu sequence seconds.nanoseconds pid action RWBS ...`",
+    parse: parse_line,
 };
-use crate::names::Names;
-use crate::order::OrderWindow;
-use crate::source::ByteSource;
-
-const FORMAT: &str = "blkparse text";
-const EXPECTED: &str = "`major,minor cpu sequence seconds.nanoseconds pid action RWBS ...`";
-
-/// A text file, read as events.
-pub(crate) struct BlkparseText {
-    source: ByteSource,
-    window: OrderWindow<BlockEvent>,
-    damage: Damage,
-    losses: EventLosses,
-    ended: bool,
-}
-
-/// What a line of the text is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
-    /// An event and the name of its process where the line tells it.
-    Event(BlockEvent, Option<&'a [u8]>),
-    /// An event that changes nothing: plugging, allocation, insertion.
-    Passing,
-    /// A message of the tracer, an empty line.
-    Remark,
-    /// The summary starts: no events follow.
-    Summary,
-    Damaged,
-}
-
-impl BlkparseText {
-    pub(crate) fn new(source: ByteSource, damage: Damage) -> Self {
-        let losses = EventLosses::default();
-        Self { source, window: OrderWindow::new(WINDOW_EVENTS), damage, losses, ended: false }
-    }
-
-    fn read_event(&mut self, names: &mut Names) -> Result<Option<BlockEvent>, TraceError> {
-        loop {
-            let line = match self.source.line() {
-                Err(error) if error.is_damage() && self.damage == Damage::Skip => {
-                    self.losses.damage.note(DamageKind::Overlong, self.at(), 0);
-                    continue;
-                }
-                other => other?,
-            };
-            let Some(line) = line else {
-                return Ok(None);
-            };
-            match parse_line(line) {
-                Line::Event(event, name) => {
-                    if let Some(name) = name {
-                        note_process(names, event.pid, name);
-                    }
-                    self.losses.events += 1;
-                    return Ok(Some(event));
-                }
-                Line::Passing => self.losses.events += 1,
-                Line::Remark => {}
-                Line::Summary => return Ok(None),
-                Line::Damaged if self.damage == Damage::Skip => {
-                    let length = line.len() as u64 + 1;
-                    self.losses.damage.note(DamageKind::Unreadable, self.at(), length);
-                }
-                Line::Damaged => {
-                    let found = preview(line);
-                    return Err(self.damaged(found));
-                }
-            }
-        }
-    }
-
-    fn at(&self) -> Position {
-        Position::Line(self.source.line_number())
-    }
-
-    fn damaged(&self, found: String) -> TraceError {
-        TraceError::Damaged {
-            name: self.source.name().to_owned(),
-            format: FORMAT,
-            at: self.at(),
-            expected: EXPECTED,
-            found,
-        }
-    }
-}
-
-impl EventSource for BlkparseText {
-    fn next_event(&mut self, names: &mut Names) -> Result<Option<BlockEvent>, TraceError> {
-        while !self.ended {
-            match self.read_event(names)? {
-                Some(event) => {
-                    if let Some(earliest) = self.window.push(event) {
-                        return Ok(Some(earliest));
-                    }
-                }
-                None => self.ended = true,
-            }
-        }
-        Ok(self.window.pop())
-    }
-
-    fn take_losses(&mut self) -> EventLosses {
-        self.losses.out_of_order += self.window.take_out_of_order();
-        std::mem::take(&mut self.losses)
-    }
-}
-
-/// Names are repeated on every line: only a new one costs anything.
-fn note_process(names: &mut Names, pid: u32, name: &[u8]) {
-    let known = names.process(pid).is_some_and(|known| known.as_bytes() == name);
-    if !known && pid != 0 && name != b"(null)" {
-        names.set_process(pid, &String::from_utf8_lossy(name));
-    }
-}
 
 /// Parses one line without its end.
-pub fn parse_line(line: &[u8]) -> Line<'_> {
+pub(crate) fn parse_line(line: &[u8]) -> Line<'_> {
     let mut fields = Fields { rest: line };
     let Some(first) = fields.next() else {
         return Line::Remark;
     };
+    if first.starts_with(b"#") {
+        return Line::Remark;
+    }
     if is_summary(first) {
         return Line::Summary;
     }
@@ -171,7 +63,7 @@ fn parse_event<'a>(device: &[u8], mut fields: Fields<'a>) -> Option<Line<'a>> {
 }
 
 /// `sector + sectors`, `sector / sector` or only `sector`; nothing at all for plugs and flushes.
-fn parse_range(mut fields: Fields<'_>) -> (u64, u64, Fields<'_>) {
+pub(crate) fn parse_range(mut fields: Fields<'_>) -> (u64, u64, Fields<'_>) {
     let before = fields;
     let Some(sector) = fields.next().and_then(number) else {
         return (0, 0, before);
@@ -184,7 +76,7 @@ fn parse_range(mut fields: Fields<'_>) -> (u64, u64, Fields<'_>) {
     }
 }
 
-fn parse_device(field: &[u8]) -> Option<u32> {
+pub(crate) fn parse_device(field: &[u8]) -> Option<u32> {
     let comma = memchr::memchr(b',', field)?;
     let major = u32::try_from(number(&field[..comma])?).ok()?;
     let minor = u32::try_from(number(&field[comma + 1..])?).ok()?;
@@ -215,7 +107,7 @@ fn parse_action(letters: &[u8]) -> Option<Action> {
 }
 
 /// The letters of RWBS. F before the direction is a flush, behind it FUA.
-fn parse_category(letters: &[u8]) -> Option<Category> {
+pub(crate) fn parse_category(letters: &[u8]) -> Option<Category> {
     let mut category = Category::empty();
     let mut direction_seen = false;
     for letter in letters {
@@ -230,7 +122,7 @@ fn parse_category(letters: &[u8]) -> Option<Category> {
             b'A' => Category::AHEAD,
             b'S' => Category::SYNC,
             b'M' => Category::META,
-            b'B' | b'E' | b'N' | b'O' | b'C' => Category::empty(),
+            b'B' | b'E' | b'N' | b'O' | b'C' | b'U' => Category::empty(),
             _ => return None,
         };
         direction_seen |= matches!(letter, b'D' | b'W' | b'R' | b'N');
@@ -239,14 +131,14 @@ fn parse_category(letters: &[u8]) -> Option<Category> {
 }
 
 /// What stands in the last pair of square brackets.
-fn bracketed(rest: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bracketed(rest: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'[', rest)?;
     let close = memchr::memrchr(b']', rest)?;
     rest.get(open + 1..close)
 }
 
 /// blkparse prints the unsigned form of a negative error number.
-fn completion_error(text: &[u8]) -> Option<u16> {
+pub(crate) fn completion_error(text: &[u8]) -> Option<u16> {
     if let Some(negative) = text.strip_prefix(b"-") {
         return u16::try_from(number(negative)?).ok();
     }
@@ -351,6 +243,7 @@ mod tests {
     fn summary_ends_the_events_and_nonsense_is_damage() {
         assert_eq!(parse_line(b"CPU0 (vda):"), Line::Summary);
         assert_eq!(parse_line(b""), Line::Remark);
+        assert_eq!(parse_line(b"  # 8,0 taken on Monday"), Line::Remark);
         assert_eq!(parse_line(b"254,0 0 1 0.000000042 161 Q"), Line::Damaged);
         assert_eq!(parse_line(b"hello world"), Line::Damaged);
     }

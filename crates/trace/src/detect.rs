@@ -7,9 +7,10 @@
 //!
 //! **Invariants**: nothing is consumed; at most the source's buffer is looked at.
 
-use crate::blkparse::{self, Line};
+use crate::blkparse::BLKPARSE_TEXT;
 use crate::blktrace::{self, Decoded, decode_header};
 use crate::error::{Position, TraceError, preview};
+use crate::event_lines::{EventText, Line};
 use crate::fixed::FIXED_FORMATS;
 use crate::format::TraceFormat;
 use crate::iolog;
@@ -17,9 +18,14 @@ use crate::lines::{Fit, LINE_FORMATS};
 use crate::octf;
 use crate::recording;
 use crate::source::{BUFFER_BYTES, ByteSource};
+use crate::tracepoints::TRACEPOINTS;
 
 /// How much is looked at first.
 const DETECTION_BYTES: usize = 16 * 1024;
+
+/// Formats of an event a line.
+const EVENT_TEXTS: [(TraceFormat, EventText); 2] =
+    [(TraceFormat::BlkparseText, BLKPARSE_TEXT), (TraceFormat::Tracepoints, TRACEPOINTS)];
 
 /// Recognises what `source` holds.
 ///
@@ -107,7 +113,7 @@ fn whole_lines(beginning: &[u8], asked_bytes: usize) -> &[u8] {
 fn best(lines: &[u8]) -> Vec<TraceFormat> {
     let known = LINE_FORMATS.iter().map(|known| (known.format, (known.fit)(lines)));
     let mut fits: Vec<_> =
-        known.chain([(TraceFormat::BlkparseText, blkparse_fit(lines))]).collect();
+        known.chain(EVENT_TEXTS.map(|(format, text)| (format, event_fit(lines, text)))).collect();
     fits.retain(|(_, fit)| fit.requests > 0 && fit.misfits <= fit.requests);
     let fewest = fits.iter().map(|(_, fit)| fit.misfits).min();
     fits.retain(|(_, fit)| Some(fit.misfits) == fewest);
@@ -115,9 +121,8 @@ fn best(lines: &[u8]) -> Vec<TraceFormat> {
 }
 
 /// No line of another format reads as an event: one is enough, whatever else was printed between.
-fn blkparse_fit(lines: &[u8]) -> Fit {
-    let is_event =
-        |line: &&[u8]| matches!(blkparse::parse_line(line), Line::Event(..) | Line::Passing);
+fn event_fit(lines: &[u8], text: EventText) -> Fit {
+    let is_event = |line: &&[u8]| matches!((text.parse)(line), Line::Event(..) | Line::Passing);
     let requests = lines.split(|&byte| byte == b'\n').filter(is_event).count();
     Fit { requests, misfits: 0 }
 }

@@ -22,6 +22,9 @@ pub enum TraceError {
     #[error("{name}: the trace is empty")]
     Empty { name: String },
 
+    #[error("{name}: no request in this {}: {why}", format.words())]
+    NoRequests { name: String, format: TraceFormat, why: String },
+
     #[error(
         "{name}: not a known trace format; it starts with {found}. Known: {}; each plain, gzip, \
         zstd or xz. \
@@ -112,6 +115,7 @@ impl TraceError {
         match self {
             TraceError::Open { .. }
             | TraceError::Empty { .. }
+            | TraceError::NoRequests { .. }
             | TraceError::Ambiguous { .. }
             | TraceError::Lacking { .. }
             | TraceError::NotThat { .. }

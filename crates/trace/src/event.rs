@@ -21,7 +21,7 @@ pub(crate) const WINDOW_EVENTS: usize = 64;
 const TRY_AGAIN: u16 = 11;
 
 /// What happened to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     Queue,
     BackMerge,
@@ -33,6 +33,7 @@ pub enum Action {
     Remap,
     Abort,
     /// Plugging, allocation, sleeping, insertion: nothing that changes what is known of a request.
+    #[default]
     Other,
 }
 
@@ -64,7 +65,7 @@ bitflags::bitflags! {
 }
 
 /// One event. `device` is `major << 20 | minor`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockEvent {
     pub time_ns: u64,
     pub sector: u64,

@@ -29,6 +29,9 @@ pub enum TraceFormat {
     Arc,
     OracleGeneral,
     Octf,
+    Tracepoints,
+    Biosnoop,
+    FioLatency,
 }
 
 bitflags::bitflags! {
@@ -47,7 +50,7 @@ bitflags::bitflags! {
 pub struct UnknownFormat(String);
 
 impl TraceFormat {
-    pub const ALL: [TraceFormat; 20] = [
+    pub const ALL: [TraceFormat; 23] = [
         TraceFormat::Blktrace,
         TraceFormat::BlkparseText,
         TraceFormat::FioIolog,
@@ -68,6 +71,9 @@ impl TraceFormat {
         TraceFormat::Arc,
         TraceFormat::OracleGeneral,
         TraceFormat::Octf,
+        TraceFormat::Tracepoints,
+        TraceFormat::Biosnoop,
+        TraceFormat::FioLatency,
     ];
 
     /// The word a command line takes.
@@ -93,6 +99,9 @@ impl TraceFormat {
             TraceFormat::Arc => "arc",
             TraceFormat::OracleGeneral => "oracle-general",
             TraceFormat::Octf => "octf",
+            TraceFormat::Tracepoints => "tracepoints",
+            TraceFormat::Biosnoop => "biosnoop",
+            TraceFormat::FioLatency => "fio-latency",
         }
     }
 
@@ -119,6 +128,9 @@ impl TraceFormat {
             TraceFormat::Arc => "ARC .lis",
             TraceFormat::OracleGeneral => "oracleGeneral",
             TraceFormat::Octf => "OCTF",
+            TraceFormat::Tracepoints => "block tracepoints",
+            TraceFormat::Biosnoop => "biosnoop",
+            TraceFormat::FioLatency => "fio latency log",
         }
     }
 

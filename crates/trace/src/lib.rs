@@ -22,6 +22,7 @@ mod damage;
 mod detect;
 mod error;
 mod event;
+mod event_lines;
 mod export;
 mod fixed;
 mod format;
@@ -43,9 +44,9 @@ mod stats;
 mod tally;
 #[cfg(test)]
 mod testing;
+mod tracepoints;
 mod waiting;
 
-pub use blkparse::{Line as BlkparseLine, parse_line as parse_blkparse_line};
 pub use blktrace::decode_header as decode_blktrace_header;
 pub use blktrace::{Decoded as BlktraceDecoded, Header as BlktraceHeader};
 pub use capture::{CaptureDevice, CaptureSummary, Drain, Recorder, capture};

@@ -22,6 +22,9 @@ use crate::waiting::{Touched, WaitingIndex};
 /// How many requests may wait for their completion, or behind one that does.
 const OUTSTANDING_MAX: usize = 65_536;
 
+/// How many completions without a request may come before a capture holds nothing else.
+const ORPHANS_MAX: usize = OUTSTANDING_MAX;
+
 /// Requests on their way.
 pub(crate) struct Pairer {
     queue: VecDeque<Outstanding>,
@@ -32,9 +35,22 @@ pub(crate) struct Pairer {
     /// Flushes that are not done, oldest first.
     flushes: VecDeque<u64>,
     matches: Vec<u64>,
+    orphans: Orphans,
+    /// The capture has queue events: a dispatch without one is the kernel's own.
+    has_queued: bool,
     remapped: Option<(u32, u64)>,
     device: Option<(u32, u16)>,
     start_ns: Option<u64>,
+}
+
+/// Completions of requests that the capture does not show.
+enum Orphans {
+    /// Nothing was queued or dispatched so far: the capture may hold nothing but completions.
+    Held(Vec<TraceRecord>),
+    /// It holds nothing else: they are the requests.
+    Requests,
+    /// Their requests began before the capture.
+    Ignored,
 }
 
 struct Outstanding {
@@ -51,6 +67,8 @@ impl Pairer {
             index: WaitingIndex::default(),
             flushes: VecDeque::new(),
             matches: Vec::new(),
+            orphans: Orphans::Held(Vec::new()),
+            has_queued: false,
             remapped: None,
             device: None,
             start_ns: None,
@@ -73,10 +91,13 @@ impl Pairer {
         let start_ns = *self.start_ns.get_or_insert(event.time_ns);
         let at_ns = event.time_ns.saturating_sub(start_ns);
         let device = self.device_index(event.device, names);
+        if matches!(event.action, Action::Queue | Action::Issue) {
+            self.ignore_orphans(tally);
+        }
         match event.action {
             Action::Queue => self.queued(event, op, device, at_ns, names),
             Action::Issue => self.dispatched(event, op, device, at_ns, names, tally),
-            Action::Complete => self.completed(event, op, device, at_ns, tally),
+            Action::Complete => self.completed(event, op, device, at_ns, names, tally),
             Action::Remap => {
                 tally.remaps += 1;
                 self.remapped = Some((event.device, event.sector));
@@ -116,7 +137,15 @@ impl Pairer {
         Some(front.record)
     }
 
+    /// No event comes after this.
+    pub(crate) fn end(&mut self, tally: &mut Tally) {
+        if let Orphans::Held(held) = std::mem::replace(&mut self.orphans, Orphans::Ignored) {
+            self.adopt(held, tally);
+        }
+    }
+
     fn queued(&mut self, event: &BlockEvent, op: Op, device: u16, at_ns: u64, names: &Names) {
+        self.has_queued = true;
         let mut record = self.admit(event, op, device, at_ns, names);
         if self.remapped.take() == Some((event.device, event.sector)) {
             record.flags |= RecordFlags::REMAPPED;
@@ -133,16 +162,30 @@ impl Pairer {
         names: &Names,
         tally: &mut Tally,
     ) {
-        if op == Op::Flush {
-            return self.flush_dispatched(device, at_ns);
-        }
-        self.find(event, op, device);
-        if self.matches.is_empty() {
+        let is_known = match op {
+            Op::Flush => self.flush_dispatched(device, at_ns) || self.has_queued,
+            _ => {
+                self.find(event, op, device);
+                if !self.has_queued {
+                    // Each is a request, but for those that come again.
+                    let (queue, first_id) = (&self.queue, self.first_id);
+                    self.matches.retain(|&id| {
+                        queue[(id - first_id) as usize].record.dispatched_ns.is_none()
+                    });
+                }
+                !self.matches.is_empty()
+            }
+        };
+        if !is_known {
             tally.dispatched_unqueued += 1;
             let mut record = self.admit(event, op, device, at_ns, names);
             record.dispatched_ns = Some(at_ns);
             return self.enter(record);
         }
+        if op == Op::Flush {
+            return;
+        }
+        self.prefer(event, |waiting| waiting.record.dispatched_ns.is_none());
         for position in 0..self.matches.len() {
             let id = self.matches[position];
             self.waiting(id).record.dispatched_ns.get_or_insert(at_ns);
@@ -155,13 +198,26 @@ impl Pairer {
         op: Op,
         device: u16,
         at_ns: u64,
+        names: &Names,
         tally: &mut Tally,
     ) {
-        if op == Op::Flush {
-            return self.flush_completed(event, device, at_ns);
+        let is_known = match op {
+            Op::Flush => self.flush_completed(event, device, at_ns),
+            _ => self.range_completed(event, op, device, at_ns),
+        };
+        if !is_known {
+            let mut record = self.admit(event, op, device, at_ns, names);
+            record.flags |= event.outcome();
+            self.orphan(record, tally);
         }
+    }
+
+    /// False where no request waits for these bytes.
+    fn range_completed(&mut self, event: &BlockEvent, op: Op, device: u16, at_ns: u64) -> bool {
         self.find(event, op, device);
-        tally.unmatched_completions += u64::from(self.matches.is_empty());
+        let is_whole =
+            |waiting: &Outstanding| waiting.remaining_bytes == waiting.record.length_bytes;
+        self.prefer(event, is_whole);
         let range_end = event.sector * SECTOR_BYTES + u64::from(event.bytes);
         let mut cursor = event.sector * SECTOR_BYTES;
         for position in 0..self.matches.len() {
@@ -179,26 +235,65 @@ impl Pairer {
                 self.finish(id, at_ns);
             }
         }
+        !self.matches.is_empty()
     }
 
-    fn flush_dispatched(&mut self, device: u16, at_ns: u64) {
+    /// False where none waits for it.
+    fn flush_dispatched(&mut self, device: u16, at_ns: u64) -> bool {
+        let mut is_known = false;
         for position in 0..self.flushes.len() {
-            let waiting = self.waiting(self.flushes[position]);
-            if waiting.record.device == device {
-                waiting.record.dispatched_ns.get_or_insert(at_ns);
+            let record = &mut self.waiting(self.flushes[position]).record;
+            if record.device == device && record.dispatched_ns.is_none() {
+                record.dispatched_ns = Some(at_ns);
+                is_known = true;
             }
         }
+        is_known
     }
 
-    /// The kernel lets several flushes share one; each then tells its own end, oldest first.
-    fn flush_completed(&mut self, event: &BlockEvent, device: u16, at_ns: u64) {
+    /// The kernel lets several flushes share one; each then tells its own end, oldest first. False
+    /// where none waits.
+    fn flush_completed(&mut self, event: &BlockEvent, device: u16, at_ns: u64) -> bool {
         let ours = |id: &u64| self.queue[(id - self.first_id) as usize].record.device == device;
         let Some(position) = self.flushes.iter().position(ours) else {
-            return;
+            return false;
         };
         let id = self.flushes[position];
         self.waiting(id).record.flags |= event.outcome();
         self.finish(id, at_ns);
+        true
+    }
+
+    /// Takes in the completion of a request that does not wait here.
+    fn orphan(&mut self, record: TraceRecord, tally: &mut Tally) {
+        match &mut self.orphans {
+            Orphans::Ignored => {
+                tally.unmatched_completions += u64::from(record.op != Op::Flush);
+            }
+            Orphans::Requests => self.adopt(vec![record], tally),
+            Orphans::Held(held) => {
+                held.push(record);
+                if held.len() > ORPHANS_MAX {
+                    let held = std::mem::take(held);
+                    self.orphans = Orphans::Requests;
+                    self.adopt(held, tally);
+                }
+            }
+        }
+    }
+
+    /// The capture shows requests: what completed before them began before it.
+    fn ignore_orphans(&mut self, tally: &mut Tally) {
+        let orphans = std::mem::replace(&mut self.orphans, Orphans::Ignored);
+        if let Orphans::Held(held) = orphans {
+            held.into_iter().for_each(|record| self.orphan(record, tally));
+        }
+    }
+
+    fn adopt(&mut self, orphans: Vec<TraceRecord>, tally: &mut Tally) {
+        tally.completed_unqueued += orphans.len() as u64;
+        let done = |record| Outstanding { record, remaining_bytes: 0, done: true };
+        self.queue.extend(orphans.into_iter().map(done));
     }
 
     fn mark(&mut self, event: &BlockEvent, op: Op, device: u16, flag: RecordFlags) {
@@ -287,6 +382,26 @@ impl Pairer {
         if self.matches.len() > 1 {
             self.matches.sort_unstable_by_key(|&id| (record(id).offset_bytes, id));
             self.matches.dedup();
+        }
+    }
+
+    /// Of several matches, the oldest that is exactly the event's range is the one, where it fits.
+    /// (The others touch it by overlapping requests, not by a merge.)
+    fn prefer(&mut self, event: &BlockEvent, fits: impl Fn(&Outstanding) -> bool) {
+        if self.matches.len() < 2 {
+            return;
+        }
+        let start = event.sector * SECTOR_BYTES;
+        let is_it = |id: &u64| {
+            let waiting = &self.queue[(id - self.first_id) as usize];
+            let record = &waiting.record;
+            let is_exact =
+                record.offset_bytes == start && record.length_bytes == u64::from(event.bytes);
+            is_exact && fits(waiting)
+        };
+        if let Some(id) = self.matches.iter().copied().filter(is_it).min() {
+            self.matches.clear();
+            self.matches.push(id);
         }
     }
 

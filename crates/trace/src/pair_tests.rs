@@ -48,6 +48,7 @@ impl Story {
     }
 
     fn end(mut self) -> (Vec<TraceRecord>, Tally) {
+        self.pairer.end(&mut self.tally);
         while let Some(record) = self.pairer.leave(&mut self.tally) {
             self.records.push(record);
         }
@@ -188,6 +189,72 @@ fn trace_of_dispatches_alone_still_gives_requests() {
     let (records, tally) = story.end();
     assert_eq!((records[0].queue_ns(), records[0].service_ns()), (Some(0), Some(4)));
     assert_eq!(tally.dispatched_unqueued, 1);
+}
+
+#[test]
+fn completions_alone_are_the_requests_and_before_others_they_are_not() {
+    for is_followed in [false, true] {
+        let mut story = Story::new();
+        story.event(5, Action::Complete, WRITE, (0, 8));
+        story.event(9, Action::Complete, Category::FLUSH, (0, 0));
+        story.event(9, Action::Complete, WRITE, (0, 8));
+        if is_followed {
+            story.event(10, Action::Queue, WRITE, (64, 8));
+        }
+        let (records, tally) = story.end();
+        let told: Vec<_> = records.iter().map(|it| (it.issued_ns, it.completed_ns)).collect();
+        let counts = (tally.completed_unqueued, tally.unmatched_completions, tally.incomplete);
+        match is_followed {
+            false => {
+                assert_eq!(told, [(0, None), (4, None), (4, None)]);
+                assert_eq!(counts, (3, 0, 0));
+            }
+            true => {
+                assert_eq!(told, [(5, None)]);
+                assert_eq!(counts, (0, 2, 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn many_completions_alone_are_not_kept_until_the_end() {
+    let mut story = Story::new();
+    for number in 0..ORPHANS_MAX as u64 + 10 {
+        story.event(number, Action::Complete, WRITE, (number, 8));
+    }
+    assert_eq!(story.records.len(), ORPHANS_MAX + 10);
+    let (records, tally) = story.end();
+    assert_eq!(records.len() as u64, tally.completed_unqueued);
+}
+
+/// Without queue events each dispatch is one, also of what has not completed.
+#[test]
+fn dispatches_alone_are_a_request_each_but_for_what_is_requeued() {
+    let mut story = Story::new();
+    story.event(0, Action::Issue, WRITE, (0, 8));
+    story.event(1, Action::Issue, WRITE, (0, 8));
+    story.event(2, Action::Issue, Category::FLUSH, (0, 0));
+    story.event(3, Action::Requeue, WRITE, (0, 8));
+    story.event(4, Action::Issue, WRITE, (0, 8));
+    let (records, tally) = story.end();
+    assert_eq!((records.len(), tally.dispatched_unqueued), (3, 3));
+    assert_eq!(records[2].op, Op::Flush);
+    assert_eq!(records[0].dispatched_ns, Some(4));
+}
+
+#[test]
+fn overlapping_requests_end_each_by_its_own_completion() {
+    let mut story = Story::new();
+    story.event(0, Action::Queue, WRITE, (0, 8));
+    story.event(1, Action::Queue, WRITE, (4, 8));
+    story.event(2, Action::Issue, WRITE, (4, 8));
+    story.event(3, Action::Issue, WRITE, (0, 8));
+    story.event(7, Action::Complete, WRITE, (4, 8));
+    story.event(8, Action::Complete, WRITE, (0, 8));
+    let (records, _) = story.end();
+    let told: Vec<_> = records.iter().map(|it| (it.dispatched_ns, it.completed_ns)).collect();
+    assert_eq!(told, [(Some(3), Some(8)), (Some(2), Some(7))]);
 }
 
 #[test]

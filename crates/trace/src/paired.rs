@@ -69,6 +69,7 @@ impl RecordSource for PairedEvents {
             } else if !self.ended {
                 self.take_batch();
             } else {
+                self.pairer.end(&mut self.tally);
                 match self.pairer.leave(&mut self.tally) {
                     Some(record) => batch.push(record),
                     None => return Ok(false),

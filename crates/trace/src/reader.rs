@@ -9,12 +9,13 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::blkparse::BlkparseText;
+use crate::blkparse::BLKPARSE_TEXT;
 use crate::blktrace::{BlktraceStream, MergedEvents, siblings};
 use crate::damage::Damage;
 use crate::detect::detect;
 use crate::error::{Position, TraceError, preview};
 use crate::event::{BATCH, EventSource};
+use crate::event_lines::EventLines;
 use crate::fixed::FIXED_FORMATS;
 use crate::format::{Lacks, TraceFormat};
 use crate::iolog;
@@ -28,6 +29,7 @@ use crate::record_source::RecordSource;
 use crate::recording::RecordingStream;
 use crate::source::ByteSource;
 use crate::tally::Tally;
+use crate::tracepoints::TRACEPOINTS;
 
 /// A trace being read: an iterator over its records.
 ///
@@ -40,6 +42,9 @@ pub struct TraceReader {
     next: usize,
     /// Comes after the records of the batch.
     failure: Option<TraceError>,
+    /// For the message where no record comes.
+    name: String,
+    is_empty: bool,
     ended: bool,
 }
 
@@ -104,7 +109,8 @@ impl TraceReader {
         let damage = options.damage;
         let records = match format {
             TraceFormat::Blktrace => paired(BlktraceStream::new(source, damage)),
-            TraceFormat::BlkparseText => paired(BlkparseText::new(source, damage)),
+            TraceFormat::BlkparseText => paired(EventLines::new(BLKPARSE_TEXT, source, damage)),
+            TraceFormat::Tracepoints => paired(EventLines::new(TRACEPOINTS, source, damage)),
             TraceFormat::FioIolog => iolog::open(source, damage)?,
             TraceFormat::Recording => Box::new(RecordingStream::new(source, damage)?),
             TraceFormat::Octf => paired(octf_events(source, damage)?),
@@ -133,8 +139,9 @@ impl TraceReader {
         if let (true, Some(empty)) = (streams.is_empty(), empty) {
             return Err(empty);
         }
+        let name = files.first().map_or_else(String::new, |file| file.display().to_string());
         let (format, records) = (TraceFormat::Blktrace, paired(MergedEvents::new(streams)));
-        Ok(Self::of(format, records, meters))
+        Ok(Self::of(name, format, records, meters))
     }
 
     /// Joins the queues of one OCTF trace.
@@ -144,8 +151,12 @@ impl TraceReader {
     ) -> Result<Self, TraceError> {
         let mut meters = Vec::new();
         let mut opened = Vec::new();
+        let mut name = String::new();
         for queue in queues {
             let mut queue = queue?;
+            if name.is_empty() {
+                name = queue.name().to_owned();
+            }
             let head = queue.require(octf::HEAD_BYTES)?;
             if !head.is_empty() && !octf::begins_queue(head) {
                 return Err(foreign_member(&queue, TraceFormat::Octf));
@@ -154,12 +165,18 @@ impl TraceReader {
             opened.push(OctfQueue::new(queue, options.damage));
         }
         let (format, records) = (TraceFormat::Octf, paired(OctfEvents::new(opened)));
-        Ok(Self::of(format, records, meters))
+        Ok(Self::of(name, format, records, meters))
     }
 
-    fn of(format: TraceFormat, source: Box<dyn RecordSource>, meters: Vec<Meter>) -> Self {
+    fn of(
+        name: String,
+        format: TraceFormat,
+        source: Box<dyn RecordSource>,
+        meters: Vec<Meter>,
+    ) -> Self {
         let batch = Vec::with_capacity(BATCH);
-        Self { format, source, meters, batch, next: 0, failure: None, ended: false }
+        let (failure, is_empty, ended) = (None, true, false);
+        Self { format, source, meters, batch, next: 0, failure, name, is_empty, ended }
     }
 
     fn checked(
@@ -169,7 +186,7 @@ impl TraceReader {
         meters: Vec<Meter>,
         demand: Demand,
     ) -> Result<Self, TraceError> {
-        let reader = Self::of(format, source, meters);
+        let reader = Self::of(name.to_owned(), format, source, meters);
         let lacks = reader.lacks();
         if demand == Demand::Requests && !lacks.is_empty() {
             return Err(TraceError::Lacking { name: name.to_owned(), format, lacks });
@@ -224,7 +241,15 @@ impl TraceReader {
         self.next = 0;
         let filled = self.source.fill(&mut self.batch);
         self.ended = !matches!(filled, Ok(true));
-        self.failure = filled.err();
+        self.is_empty &= self.batch.is_empty();
+        self.failure = match filled {
+            // A recording of a volume without load is whole.
+            Ok(false) if self.is_empty && self.format != TraceFormat::Recording => {
+                let (name, format) = (self.name.clone(), self.format);
+                Some(TraceError::NoRequests { name, format, why: why_none(&self.tally()) })
+            }
+            other => other.err(),
+        };
     }
 }
 
@@ -242,6 +267,22 @@ fn told(source: &mut ByteSource, format: TraceFormat) -> Result<TraceFormat, Tra
         return Err(TraceError::Empty { name: source.name().to_owned() });
     }
     Ok(format)
+}
+
+/// Why a trace has come to nothing.
+fn why_none(tally: &Tally) -> String {
+    let Tally { events, damaged, other_commands, impossible_ranges, .. } = *tally;
+    if damaged > 0 {
+        format!("{damaged} damaged places were skipped, and nothing else is there")
+    } else if impossible_ranges > 0 {
+        format!("all {impossible_ranges} ranges end beyond 2^64 bytes")
+    } else if other_commands > 0 {
+        format!("its {other_commands} commands move no data")
+    } else if events > 0 {
+        format!("none of its {events} events or lines queues, dispatches or completes one")
+    } else {
+        "it has neither events nor lines of requests".to_owned()
+    }
 }
 
 fn paired(events: impl EventSource + 'static) -> Box<dyn RecordSource> {

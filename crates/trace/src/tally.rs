@@ -22,6 +22,9 @@ pub struct Tally {
     pub unmatched_completions: u64,
     /// Requests of which only the dispatch is in the trace.
     pub dispatched_unqueued: u64,
+    /// Requests of which only the completion is in the trace; its time stands for that of issue.
+    #[serde(default)]
+    pub completed_unqueued: u64,
     /// Events too far out of order to be sorted.
     pub out_of_order: u64,
     /// Requests that end beyond 2^64 bytes.

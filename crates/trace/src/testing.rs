@@ -27,6 +27,21 @@ fn text_sample(format: TraceFormat) -> &'static str {
              254,0 0 2 0.000000050 161 D WS 63240 + 8 [fio]\n\
              254,0 0 3 0.000000090 0 C WS 63240 + 8 [0]\n"
         }
+        TraceFormat::Tracepoints => {
+            "# tracer: nop\n\n\
+             fio-161 [000] d..1. 1.000042: block_bio_queue: 254,0 WS 63240 + 8 [fio]\n\
+             fio-161 [000] d..1. 1.000050: block_rq_issue: 254,0 WS 4096 () 63240 + 8 [fio]\n\
+             <idle>-0 [001] d.h1. 1.000090: block_rq_complete: 254,0 WS () 63240 + 8 [0]\n\
+             fio-161 [000] d..1. 1.000142: block_bio_queue: 254,0 R 8 + 8 [fio]\n"
+        }
+        TraceFormat::Biosnoop => {
+            "TIME(s)     COMM           PID    DISK    T SECTOR     BYTES   LAT(ms)\n\
+             0.000004    app            100    sda     W 2048       4096       0.74\n\
+             0.000178    app            100    sda     R 4096       8192       0.61\n"
+        }
+        TraceFormat::FioLatency => {
+            "3, 2500000, 0, 4096, 249856, 0\n4, 30000, 1, 4096, 3104768, 0\n"
+        }
         TraceFormat::FioIolog => {
             "fio version 3 iolog\n0 /dev/a add\n5 /dev/a write 4096 512\n9 /dev/a read 0 4096\n"
         }

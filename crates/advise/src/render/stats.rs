@@ -64,6 +64,7 @@ fn counts(stats: &TraceStats, tally: &Tally) -> String {
         ("without completion", tally.incomplete),
         ("completions without request", tally.unmatched_completions),
         ("dispatches without request", tally.dispatched_unqueued),
+        ("requests known by their completion", tally.completed_unqueued),
         ("events out of order", tally.out_of_order),
         ("ranges beyond 2^64", tally.impossible_ranges),
         ("damaged places skipped", tally.damaged),

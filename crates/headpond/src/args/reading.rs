@@ -7,8 +7,9 @@ use headpond_trace::{Damage, Demand, ReadOptions, TraceFormat};
 #[derive(Args)]
 pub struct ReadArgs {
     /// The format, if it is not to be detected from the contents: blktrace, blkparse-text,
-    /// fio-iolog, recording, msr-cambridge, msr-window, alibaba, tencent, spc, systor17, vscsi1,
-    /// vscsi2, vscsi-csv, blkreplay, disksim, disksim-validation, mqsim, arc, oracle-general, octf.
+    /// tracepoints, biosnoop, fio-iolog, fio-latency, recording, msr-cambridge, msr-window,
+    /// alibaba, tencent, spc, systor17, vscsi1, vscsi2, vscsi-csv, blkreplay, disksim,
+    /// disksim-validation, mqsim, arc, oracle-general, octf.
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub format: Option<TraceFormat>,
     /// Skip and count damaged records instead of failing.

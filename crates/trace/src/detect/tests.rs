@@ -110,7 +110,10 @@ proptest! {
     fn lines_of_numbers_never_panic(lines in "([0-9.]{1,20}[,; ]|[RW],|Hit |\n){0,60}") {
         for known in &LINE_FORMATS {
             let _ = read(lines.as_bytes(), Some(known.format), Damage::Fail);
-            prop_assert!(lines.is_empty() || read(lines.as_bytes(), Some(known.format), Damage::Skip).is_ok());
+            let lenient = read(lines.as_bytes(), Some(known.format), Damage::Skip);
+            let is_read =
+                matches!(lenient, Ok(_) | Err(Error::NoRequests { .. } | Error::Empty { .. }));
+            prop_assert!(is_read);
         }
     }
 

@@ -17,9 +17,9 @@ const WAITING_MAX: usize = 128 * 1024;
 
 pub(super) struct Blkparse<W: Write> {
     output: BufWriter<W>,
-    /// By time, then as they came.
+    /// By time, then as their requests came.
     waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
-    events: u64,
+    requests: u64,
     written: u64,
 }
 
@@ -44,12 +44,12 @@ struct Line {
 
 impl<W: Write> Blkparse<W> {
     pub(super) fn new(output: W) -> Self {
-        Self { output: BufWriter::new(output), waiting: BinaryHeap::new(), events: 0, written: 0 }
+        Self { output: BufWriter::new(output), waiting: BinaryHeap::new(), requests: 0, written: 0 }
     }
 
+    /// The steps of a request at the same time stay in their order.
     fn wait(&mut self, at_ns: u64, line: Line) {
-        self.events += 1;
-        self.waiting.push(Reverse((at_ns, self.events, line)));
+        self.waiting.push(Reverse((at_ns, self.requests, line)));
     }
 
     /// Records come in order of issue: what is earlier than this one can go.
@@ -93,6 +93,7 @@ impl<W: Write> Export for Blkparse<W> {
         if !is_whole || record.length_bytes > u64::from(u32::MAX) {
             return Ok(false);
         }
+        self.requests += 1;
         let queued = Line {
             step: Step::Queued,
             device: number(names, record.device),

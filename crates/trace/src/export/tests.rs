@@ -2,6 +2,8 @@
 
 use std::io::Cursor;
 
+use proptest::prelude::*;
+
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
@@ -128,6 +130,72 @@ fn csv_keeps_reads_and_writes_and_their_responses() {
     let (text, _) = converted(sample(TraceFormat::Alibaba), ExportFormat::Csv).unwrap();
     let (read, _) = self::read(text);
     assert!(read.iter().all(|record| record.completed_ns.is_none()), "0 is not known");
+}
+
+/// What a tracer was told to record.
+#[derive(Clone, Copy, Debug)]
+struct Kinds {
+    queue: bool,
+    dispatch: bool,
+    completion: bool,
+}
+
+/// A text with these events of writes that overlap, wait for each other and may never end.
+fn capture(kinds: Kinds, requests: &[(u64, u64, u64, u64)]) -> Vec<u8> {
+    let mut events = Vec::new();
+    for (number, &(at, sector, sectors, service)) in (0u64..).zip(requests) {
+        let range = format!("W {sector} + {sectors}");
+        let at_us = number * 10 + at;
+        let steps = [
+            (kinds.queue, at_us, "Q", "[fio]"),
+            (kinds.dispatch, at_us + 3, "D", "[fio]"),
+            (kinds.completion, at_us + 4 + service, "C", "[0]"),
+        ];
+        for (_, at_us, step, remark) in steps.into_iter().filter(|(is_told, ..)| *is_told) {
+            events.push((at_us, format!("161 {step} {range} {remark}\n")));
+        }
+    }
+    events.sort();
+    let line = |(number, (us, rest)): (usize, &(u64, String))| {
+        format!("8,0 0 {number} {}.{:06}000 {rest}", us / 1_000_000, us % 1_000_000)
+    };
+    events.iter().enumerate().map(line).collect::<String>().into_bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn captures_of_any_kind_of_event_keep_count_bytes_and_times_in_each_format(
+        bits in 1u8..8,
+        requests in proptest::collection::vec((0u64..40, 0u64..40, 1u64..20, 0u64..200), 1..60),
+    ) {
+        let kinds = Kinds {
+            queue: bits & 1 > 0,
+            dispatch: bits & 2 > 0,
+            completion: bits & 4 > 0,
+        };
+        let text = capture(kinds, &requests);
+        let (before, _) = read(text.clone());
+        prop_assert_eq!(before.len(), requests.len(), "{:?}", kinds);
+        let bytes: u64 = before.iter().map(|record| record.length_bytes).sum();
+        prop_assert_eq!(bytes, requests.iter().map(|(_, _, sectors, _)| sectors * 512).sum::<u64>());
+        for to in ExportFormat::ALL.into_iter().filter(|to| *to != ExportFormat::Parquet) {
+            let (written, conversion) = converted(text.clone(), to).unwrap();
+            let expected = Conversion { records: requests.len() as u64, left_out: 0 };
+            prop_assert_eq!(conversion, expected, "{} {:?}", to.name(), kinds);
+            let (after, _) = read(written);
+            let common = |r: &TraceRecord| (r.issued_ns, r.op, r.offset_bytes, r.length_bytes);
+            let times = |r: &TraceRecord| (r.dispatched_ns, r.completed_ns);
+            prop_assert!(after.iter().map(common).eq(before.iter().map(common)), "{} {:?}", to.name(), kinds);
+            if matches!(to, ExportFormat::Recording | ExportFormat::BlkparseText) {
+                prop_assert!(after.iter().map(times).eq(before.iter().map(times)), "{} {:?}", to.name(), kinds);
+            }
+            if to == ExportFormat::Csv {
+                prop_assert!(after.iter().map(|r| r.completed_ns).eq(before.iter().map(|r| r.completed_ns)));
+            }
+        }
+    }
 }
 
 #[test]

@@ -8,9 +8,11 @@
 
 mod alibaba;
 mod arc;
+mod biosnoop;
 mod blkreplay;
 mod columns;
 mod disksim;
+mod fio_latency;
 mod mqsim;
 mod msr;
 mod reader;
@@ -32,6 +34,10 @@ use crate::source::ByteSource;
 
 /// The longest name of a device.
 const NAME_BYTES_MAX: usize = 255;
+
+/// Added to times of completions that count from the start of a trace: the first request began
+/// before.
+const BEFORE_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// One format of lines, with its state between lines.
 pub(crate) trait LineFormat: Send + 'static {
@@ -70,7 +76,7 @@ pub(crate) struct Fit {
 
 /// Every format of lines but those that begin with a word of their own (fio's) or hold events
 /// (blkparse's).
-pub(crate) const LINE_FORMATS: [LineCandidate; 12] = [
+pub(crate) const LINE_FORMATS: [LineCandidate; 14] = [
     candidate::<msr::Cambridge>(),
     candidate::<msr::Window>(),
     candidate::<alibaba::Alibaba>(),
@@ -83,6 +89,8 @@ pub(crate) const LINE_FORMATS: [LineCandidate; 12] = [
     candidate::<validation::Validation>(),
     candidate::<mqsim::Mqsim>(),
     candidate::<arc::Arc>(),
+    candidate::<biosnoop::Biosnoop>(),
+    candidate::<fio_latency::FioLatency>(),
 ];
 
 const fn candidate<F: LineFormat + Default>() -> LineCandidate {

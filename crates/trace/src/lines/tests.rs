@@ -85,6 +85,14 @@ fn units_and_columns_of_each_format_are_understood() {
             ],
         ),
         (
+            TraceFormat::Biosnoop,
+            [(0, Write, 2048 * s, 4096, "sda"), (304_000, Read, 4096 * s, 8192, "sda")],
+        ),
+        (
+            TraceFormat::FioLatency,
+            [(0, Read, 249_856, 4096, ""), (3_470_000, Write, 3_104_768, 4096, "")],
+        ),
+        (
             TraceFormat::Arc,
             [(0, Read, 230_027 * s, 8 * s, ""), (0, Read, 1_842_745 * s, 64 * s, "")],
         ),
@@ -102,6 +110,8 @@ fn times_that_a_format_tells_are_kept() {
     assert_eq!(responses(TraceFormat::Systor17), [Some(161_000), None]);
     assert_eq!(responses(TraceFormat::Blkreplay), [None, Some(501_000)]);
     assert_eq!(responses(TraceFormat::DisksimValidation), [Some(1_686_000), Some(14_368_500)]);
+    assert_eq!(responses(TraceFormat::Biosnoop), [Some(740_000), Some(610_000)]);
+    assert_eq!(responses(TraceFormat::FioLatency), [Some(2_500_000), Some(30_000)]);
     assert_eq!(responses(TraceFormat::Alibaba), [None, None]);
 }
 
@@ -131,6 +141,23 @@ fn damage_is_counted_by_kind_with_its_first_line() {
     let (kind, count) = damage[0];
     assert_eq!((kind, count.places, count.first), (DamageKind::Unreadable, 2, Position::Line(2)));
     assert_eq!(count.skipped_bytes, 14 + 8);
+}
+
+#[test]
+fn a_text_without_a_request_is_an_error_that_says_why() {
+    for (text, format, why) in [
+        ("time,op\n# nothing\n", TraceFormat::Spc, "none of its 2 events or lines"),
+        ("8,0 0 1 0.000000042 161 P N [fio]\n", TraceFormat::BlkparseText, "none of its 1"),
+        ("# 8,0\n", TraceFormat::BlkparseText, "neither events nor lines"),
+        ("0.5 a 1 sda N 0 0 0.3\n", TraceFormat::Biosnoop, "1 commands move no data"),
+    ] {
+        let error = read(text, format).unwrap_err();
+        assert!(matches!(error, TraceError::NoRequests { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let mut lenient = open(b"1,x\n", TraceFormat::Spc, Damage::Skip);
+    let error = lenient.next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("1 damaged places were skipped"), "{error}");
 }
 
 #[test]
