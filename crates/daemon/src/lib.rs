@@ -25,6 +25,7 @@ pub mod log;
 mod members;
 mod meminfo;
 mod opening;
+pub mod progress_bar;
 mod pulse;
 mod recording;
 mod returning;

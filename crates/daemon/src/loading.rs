@@ -3,10 +3,11 @@
 //! The data thread is busy with reading and answers no requests. So it writes its progress to a
 //! locked file in the run folder; a file that a killed daemon left is not locked.
 
+use crate::progress_bar;
 use headpond_api::answers::LoadingStatus;
 use headpond_api::place::Places;
 use headpond_volume::Loading;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io::Read;
@@ -19,7 +20,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 const BAR_AFTER: Duration = Duration::from_millis(500);
 /// One write of the whole file: a reader sees one state or another.
 const FILE_BYTES: usize = 512;
-const TEMPLATE: &str = "loading {bar:30} {bytes} of {total_bytes}{msg} (left: {eta})";
+const TEMPLATE: &str = "loading {bar:30} {bytes} of {total_bytes}{msg} (left: {left})";
 
 /// The progress outputs; the file is removed on drop.
 pub struct ProgressFile {
@@ -40,8 +41,7 @@ impl ProgressFile {
         // Without it, only the owner sees the progress.
         file.iter().for_each(|file| drop(places.readers().open_file(file)));
         let bar = ProgressBar::new(0);
-        let style = ProgressStyle::with_template(TEMPLATE).expect("the template is ours");
-        bar.set_style(style);
+        bar.set_style(progress_bar::style(TEMPLATE));
         Self { path, file, begun: Cell::new((0, Instant::now())), told: Cell::default(), bar }
     }
 

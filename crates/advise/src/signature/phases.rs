@@ -8,7 +8,8 @@
 use headpond_trace::TraceRecord;
 
 use super::depth::DepthSweep;
-use super::totals::Totals;
+use super::runs::{Placement, RunId};
+use super::totals::{RunTotals, Totals};
 
 const WINDOW_REQUESTS: u64 = 512;
 
@@ -34,6 +35,24 @@ pub(crate) struct PhasedStream {
     sweep: DepthSweep,
     phases: Vec<(Likeness, Totals)>,
     issued_ns: Option<u64>,
+    runs: PhasedRuns,
+}
+
+/// Brings the parts of runs to the phases in which they lie.
+#[derive(Clone, Debug, Default)]
+struct PhasedRuns {
+    /// Of the window, in the order of their first requests.
+    parts: Vec<RunPart>,
+    /// Runs that may go on, with their parts in the phase of their last window.
+    open: Vec<(RunId, usize, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RunPart {
+    run: RunId,
+    requests: u64,
+    bytes: u64,
+    is_over: bool,
 }
 
 /// What phases are told apart by.
@@ -47,12 +66,16 @@ struct Likeness {
 
 impl PhasedStream {
     #[inline]
-    pub(crate) fn add(&mut self, record: &TraceRecord, is_random: bool) {
+    /// Adds a request; one without data has no placement.
+    pub(crate) fn add(&mut self, record: &TraceRecord, placement: Option<Placement>) {
         if self.count >= JUDGED_REQUESTS {
             self.end_window(record.issued_ns);
         }
         self.count += 1;
-        self.window.add(record, is_random);
+        if let Some(Placement::Sequential(run)) = placement {
+            self.runs.add(run, record.length_bytes);
+        }
+        self.window.add(record, placement == Some(Placement::Random));
         if let Some(before_ns) = self.issued_ns.replace(record.issued_ns) {
             self.window.gaps.add(record.issued_ns.saturating_sub(before_ns));
         }
@@ -61,8 +84,17 @@ impl PhasedStream {
         }
     }
 
-    pub(crate) fn end_run(&mut self, requests: u64, bytes: u64) {
-        self.window.runs.add(requests, bytes);
+    pub(crate) fn end_run(&mut self, run: RunId) {
+        self.runs.end(run);
+    }
+
+    /// Run `run` has become a part of `into`.
+    pub(crate) fn join_run(&mut self, run: RunId, into: RunId) {
+        if let Some((phase, bytes)) = self.runs.join(run, into) {
+            let runs = &mut self.phases[phase].1.runs;
+            runs.runs -= 1;
+            runs.longest_bytes = runs.longest_bytes.max(bytes);
+        }
     }
 
     /// The phases, transitions folded into what they resemble.
@@ -78,13 +110,9 @@ impl PhasedStream {
     #[inline]
     fn end_window(&mut self, next_ns: u64) {
         let pause_ns = next_ns.saturating_sub(self.window.last_ns);
-        let is_over = pause_ns > PAUSE_NS || self.window.span_ns > WINDOW_NS;
+        let is_over = pause_ns > PAUSE_NS || self.window.span_ns() > WINDOW_NS;
         if self.count < WINDOW_REQUESTS && !is_over {
             return;
-        }
-        // Without a pause the windows follow each other without a gap or an overlap.
-        if pause_ns <= PAUSE_NS {
-            self.window.span_ns = next_ns.saturating_sub(self.window.first_ns);
         }
         self.sweep.exchange(&mut self.window.depth);
         self.file_window();
@@ -95,21 +123,97 @@ impl PhasedStream {
     fn file_window(&mut self) {
         let window = &self.window;
         if self.count == 0 {
-            // Runs may end after the last request of their window.
-            if let Some((_, last)) = self.phases.last_mut() {
-                last.runs.merge(&window.runs);
-            }
             return;
         }
         let likeness = Likeness::of(window);
         let nearest = likeness.nearest(self.phases.iter().map(|(phase, _)| *phase));
-        match nearest {
+        let index = match nearest {
             Some((index, distance)) if distance < SAME_PHASE || self.phases.len() == PHASES_MAX => {
                 let (phase, totals) = &mut self.phases[index];
                 totals.merge(window);
                 *phase = Likeness::of(totals);
+                index
             }
-            _ => self.phases.push((likeness, window.clone())),
+            _ => {
+                self.phases.push((likeness, window.clone()));
+                self.phases.len() - 1
+            }
+        };
+        self.runs.file(index, &mut self.phases[index].1.runs);
+    }
+}
+
+impl PhasedRuns {
+    fn add(&mut self, run: RunId, bytes: u64) {
+        match self.part(run) {
+            Some(part) => {
+                part.requests += 1;
+                part.bytes = part.bytes.saturating_add(bytes);
+            }
+            None => self.parts.push(RunPart { run, requests: 1, bytes, is_over: false }),
+        }
+    }
+
+    fn part(&mut self, run: RunId) -> Option<&mut RunPart> {
+        self.parts.iter_mut().rev().find(|part| part.run == run && !part.is_over)
+    }
+
+    fn end(&mut self, run: RunId) {
+        match self.part(run) {
+            Some(part) => part.is_over = true,
+            None => self.open.retain(|&(open, ..)| open != run),
+        }
+    }
+
+    /// Gives one run the parts of another; the phase in which both were counted, if any, and their
+    /// bytes there.
+    fn join(&mut self, run: RunId, into: RunId) -> Option<(usize, u64)> {
+        let place = |parts: &[RunPart], run| {
+            parts.iter().rposition(|part: &RunPart| part.run == run && !part.is_over)
+        };
+        match (place(&self.parts, run), place(&self.parts, into)) {
+            (Some(from), Some(to)) => {
+                let part = self.parts[from];
+                self.parts[to].requests += part.requests;
+                self.parts[to].bytes = self.parts[to].bytes.saturating_add(part.bytes);
+                self.parts.remove(from);
+            }
+            (Some(from), None) => self.parts[from].run = into,
+            _ => {}
+        }
+        let from = self.open.iter().position(|&(open, ..)| open == run)?;
+        let Some(to) = self.open.iter().position(|&(open, ..)| open == into) else {
+            self.open[from].0 = into;
+            return None;
+        };
+        let (_, phase, bytes) = self.open[from];
+        let (_, phase_of_other, bytes_of_other) = &mut self.open[to];
+        let joined = (phase == *phase_of_other).then(|| {
+            *bytes_of_other = bytes_of_other.saturating_add(bytes);
+            (phase, *bytes_of_other)
+        });
+        self.open.remove(from);
+        joined
+    }
+
+    /// The window was found to be of this phase.
+    fn file(&mut self, phase: usize, totals: &mut RunTotals) {
+        for RunPart { run, requests, bytes, is_over } in self.parts.drain(..) {
+            let place = self.open.iter().position(|&(open, ..)| open == run);
+            let place = place.unwrap_or_else(|| {
+                self.open.push((run, usize::MAX, 0));
+                self.open.len() - 1
+            });
+            let (_, last_phase, bytes_there) = &mut self.open[place];
+            let is_new = *last_phase != phase;
+            *bytes_there = if is_new { bytes } else { bytes_there.saturating_add(bytes) };
+            *last_phase = phase;
+            let more =
+                RunTotals { runs: u64::from(is_new), requests, bytes, longest_bytes: *bytes_there };
+            totals.merge(&more);
+            if is_over {
+                self.open.remove(place);
+            }
         }
     }
 }

@@ -71,20 +71,15 @@ impl Router {
         match found {
             DetectedRun::Placed(record, Placement::Random) => {
                 let index = self.random_stream(owner(record));
-                self.deliver(index, record, true);
+                self.deliver(index, record, Placement::Random);
             }
             DetectedRun::Placed(record, Placement::Sequential(run)) => {
                 let known = self.runs.get(usize::from(run.0)).copied().flatten();
                 let index = known.unwrap_or_else(|| self.open_run(*run, record));
-                self.deliver(index, record, false);
+                self.deliver(index, record, Placement::Sequential(*run));
             }
             DetectedRun::Aside(record) => self.aside(record),
-            &DetectedRun::Ended { run, requests, bytes } => {
-                let known = self.runs.get_mut(usize::from(run.0)).and_then(Option::take);
-                if let Some(index) = known.filter(|_| requests > 0) {
-                    self.streams[index].body.end_run(requests, bytes);
-                }
-            }
+            &DetectedRun::Ended { run, joined } => self.end_run(run, joined),
         }
     }
 
@@ -93,7 +88,7 @@ impl Router {
         let owner = owner(record);
         let latest = self.place(owner).and_then(|place| self.known[place].latest);
         let index = latest.unwrap_or_else(|| self.random_stream(owner));
-        self.streams[index].body.add(record, false);
+        self.streams[index].body.add(record, None);
     }
 
     /// All streams as parts of the trace, the busiest first.
@@ -101,10 +96,22 @@ impl Router {
         parts(self.streams, names, source)
     }
 
+    fn end_run(&mut self, run: RunId, joined: Option<RunId>) {
+        let Some(index) = self.runs.get_mut(usize::from(run.0)).and_then(Option::take) else {
+            return;
+        };
+        let stream_of = |run: &RunId| self.runs.get(usize::from(run.0)).copied().flatten();
+        let body = &mut self.streams[index].body;
+        match joined.filter(|into| stream_of(into) == Some(index)) {
+            Some(into) => body.join_run(run, into),
+            None => body.end_run(run),
+        }
+    }
+
     #[inline]
-    fn deliver(&mut self, index: usize, record: &TraceRecord, is_random: bool) {
+    fn deliver(&mut self, index: usize, record: &TraceRecord, placement: Placement) {
         let stream = &mut self.streams[index];
-        stream.body.add(record, is_random);
+        stream.body.add(record, Some(placement));
         stream.last_ns = stream.last_ns.max(record.issued_ns);
         self.known[stream.known].latest = Some(index);
     }

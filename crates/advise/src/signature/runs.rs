@@ -40,12 +40,10 @@ pub(crate) enum DetectedRun {
     Placed(TraceRecord, Placement),
     /// A record without data.
     Aside(TraceRecord),
-    /// A proven run is over; without requests where it has become a part of another, which counts
-    /// them.
+    /// A proven run is over, or has become a part of another.
     Ended {
         run: RunId,
-        requests: u64,
-        bytes: u64,
+        joined: Option<RunId>,
     },
 }
 
@@ -71,7 +69,6 @@ pub(crate) struct RunDetector {
 struct Run {
     end: Edge,
     requests: u64,
-    bytes: u64,
     proof: Proof,
 }
 
@@ -115,7 +112,7 @@ impl RunDetector {
     }
 
     fn begin(&mut self, start: Edge, end: Edge) -> Seat {
-        let run = Run { end, requests: 0, bytes: 0, proof: Proof::Pending(List::new()) };
+        let run = Run { end, requests: 0, proof: Proof::Pending(List::new()) };
         let seat = match self.free.pop() {
             Some(seat) => {
                 self.runs[usize::from(seat)] = run;
@@ -136,7 +133,6 @@ impl RunDetector {
     fn extend(&mut self, seat: Seat, record: &TraceRecord, found: &mut Vec<DetectedRun>) {
         let run = &mut self.runs[usize::from(seat)];
         run.requests += 1;
-        run.bytes = run.bytes.saturating_add(record.length_bytes);
         match &mut run.proof {
             Proof::Proven(id) => {
                 found.push(DetectedRun::Placed(*record, Placement::Sequential(*id)));
@@ -185,15 +181,12 @@ impl RunDetector {
         let run = self.run(seat);
         run.end = follower.end;
         run.requests += follower.requests;
-        run.bytes = run.bytes.saturating_add(follower.bytes);
-        let ends = run.end;
-        match follower.proof {
-            Proof::Pending(records) => self.adopt(seat, records, found),
-            Proof::Proven(id) if matches!(self.run(seat).proof, Proof::Pending(_)) => {
-                self.prove(seat, id, found);
-            }
-            Proof::Proven(id) => self.report_end(id, 0, 0, found),
-            Proof::Over => unreachable!("a run that is over is found nowhere"),
+        let (ends, proof) = (run.end, run.proof);
+        match (follower.proof, proof) {
+            (Proof::Pending(records), _) => self.adopt(seat, records, found),
+            (Proof::Proven(id), Proof::Pending(_)) => self.prove(seat, id, found),
+            (Proof::Proven(id), Proof::Proven(into)) => self.report_end(id, Some(into), found),
+            _ => unreachable!("a run that is over is found nowhere"),
         }
         self.by_end.insert(ends, seat);
     }
@@ -231,13 +224,13 @@ impl RunDetector {
                 self.waiting
                     .drain(held, |r| found.push(DetectedRun::Placed(*r, Placement::Random)));
             }
-            Proof::Proven(id) => self.report_end(id, run.requests, run.bytes, found),
+            Proof::Proven(id) => self.report_end(id, None, found),
             Proof::Over => {}
         }
     }
 
-    fn report_end(&mut self, run: RunId, requests: u64, bytes: u64, found: &mut Vec<DetectedRun>) {
-        found.push(DetectedRun::Ended { run, requests, bytes });
+    fn report_end(&mut self, run: RunId, joined: Option<RunId>, found: &mut Vec<DetectedRun>) {
+        found.push(DetectedRun::Ended { run, joined });
         self.free_ids.push(run);
     }
 
@@ -277,12 +270,26 @@ mod tests {
         found
     }
 
+    /// Requests of each run, in the order of their ends.
     fn runs(found: &[DetectedRun]) -> Vec<u64> {
-        let ended = |f: &DetectedRun| match f {
-            DetectedRun::Ended { requests, .. } => Some(*requests),
-            _ => None,
-        };
-        found.iter().filter_map(ended).collect()
+        let (mut open, mut ended) = (std::collections::BTreeMap::new(), Vec::new());
+        for found in found {
+            match found {
+                DetectedRun::Placed(_, Placement::Sequential(run)) => {
+                    *open.entry(*run).or_default() += 1;
+                }
+                DetectedRun::Ended { run, joined } => {
+                    let requests: u64 = open.remove(run).unwrap();
+                    match joined {
+                        Some(into) => *open.get_mut(into).unwrap() += requests,
+                        None => ended.push(requests),
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(open.is_empty(), "each run ends");
+        ended
     }
 
     fn random(found: &[DetectedRun]) -> usize {
@@ -306,21 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_meet_end_once_with_requests_and_each_number_ends() {
+    fn runs_that_meet_are_one_and_each_number_ends() {
         let (front, back) =
             ((0..10).map(|n| [n, 1000 + n]), (10..1000).map(|n| [n, 2_000_000 + n]));
         let found = found(front.chain(back).flatten());
-        let (mut placed, mut ended) = (std::collections::BTreeSet::new(), Vec::new());
-        for found in found {
-            match found {
-                DetectedRun::Placed(_, Placement::Sequential(run)) => _ = placed.insert(run),
-                DetectedRun::Ended { run, requests, .. } => ended.push((run, requests)),
-                _ => panic!("all is sequential"),
-            }
-        }
-        ended.sort_unstable();
-        assert_eq!(ended.iter().map(|it| it.0).collect::<Vec<_>>(), Vec::from_iter(placed));
-        assert_eq!(ended.iter().map(|it| it.1).collect::<Vec<_>>(), [1010, 0, 990]);
+        assert_eq!((runs(&found), random(&found)), (vec![1010, 990], 0));
+        let joined = |f: &&DetectedRun| matches!(f, DetectedRun::Ended { joined: Some(_), .. });
+        assert_eq!(found.iter().filter(joined).count(), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::partial::Partial;
 
 const MAGIC: [u8; 8] = *b"HPSIGNAT";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD_BYTES: usize = MAGIC.len() + 12;
 
 /// A partial signature is no longer than this, in either form.
@@ -152,8 +152,8 @@ mod tests {
         assert!(matches!(error(b""), StoredError::Foreign));
         assert!(matches!(error(b"419,W,8792731648"), StoredError::Foreign));
         let mut newer = bytes.clone();
-        newer[8] = 2;
-        assert!(matches!(error(&newer), StoredError::Version { found: 2 }));
+        newer[8] = 3;
+        assert!(matches!(error(&newer), StoredError::Version { found: 3 }));
         for length in [8, HEAD_BYTES - 1, HEAD_BYTES, bytes.len() - 1] {
             let error = error(&bytes[..length]);
             assert!(matches!(error, StoredError::Truncated { .. }), "{length}: {error}");

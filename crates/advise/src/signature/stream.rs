@@ -62,7 +62,7 @@ pub struct StreamSignature {
     pub failed: u64,
     pub first_ns: u64,
     pub last_ns: u64,
-    /// Over the time the stream was there.
+    /// From the first issue to the last issue or completion, whatever lies between.
     pub requests_per_second: f64,
     pub bytes_per_second: f64,
     pub mean_response_ns: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Mix {
     pub write_zeroes: f64,
 }
 
-/// Sequential runs of a stream.
+/// Sequential runs of a stream: their parts in it, as a run may go on in another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Runs {
     pub count: u64,
@@ -251,8 +251,8 @@ fn describe_one(
         failed: part.failed,
         first_ns: part.first_ns,
         last_ns: part.last_ns,
-        requests_per_second: per_second(requests, part.span_ns),
-        bytes_per_second: per_second(part.total_bytes(), part.span_ns),
+        requests_per_second: per_second(requests, part.span_ns()),
+        bytes_per_second: per_second(part.total_bytes(), part.span_ns()),
         mean_response_ns: (part.responses > 0)
             .then(|| (part.response_ns / u128::from(part.responses)) as u64),
         alignment: part.alignment.summary(),

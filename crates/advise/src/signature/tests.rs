@@ -208,3 +208,127 @@ proptest! {
         prop_assert_eq!(sum, records.len() as u64);
     }
 }
+
+/// Each figure is what its definition in docs/analyze.md makes of the others.
+fn figures_add_up(signature: &Signature) {
+    let close =
+        |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs().max(other.abs()).max(1.0);
+    let streams = &signature.streams;
+    assert_eq!(streams.iter().map(|it| it.requests).sum::<u64>(), signature.requests);
+    assert_eq!(streams.iter().map(|it| it.bytes).sum::<u64>(), signature.bytes);
+    if signature.requests > 0 {
+        assert!(close(streams.iter().map(|it| it.request_share).sum(), 1.0));
+    }
+    for stream in streams {
+        stream_adds_up(stream);
+    }
+    let first_ns = streams.iter().map(|it| it.first_ns).min().unwrap_or(0);
+    let last_ns = streams.iter().map(|it| it.last_ns).max().unwrap_or(0);
+    assert_eq!(last_ns - first_ns, signature.duration_ns);
+    let volume = &signature.volume;
+    let data = |stream: &StreamSignature| stream.mix.read + stream.mix.write;
+    let all_data = streams.iter().all(|it| close(data(it), 1.0));
+    assert!(!all_data || volume.read_bytes + volume.written_bytes == signature.bytes);
+    assert!(volume.read_bytes + volume.written_bytes <= signature.bytes);
+    if let Some((low, high)) = volume.range_bytes {
+        assert!(low <= high);
+    }
+    assert!(volume.hits.windows(2).all(|pair| pair[0].cache_bytes < pair[1].cache_bytes));
+    assert!(volume.hits.windows(2).all(|pair| pair[0].reads <= pair[1].reads + 1e-9));
+    let set = &volume.working_set;
+    assert!(set.mean_bytes <= set.peak_bytes);
+}
+
+fn stream_adds_up(stream: &StreamSignature) {
+    let close =
+        |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs().max(other.abs()).max(1.0);
+    assert!(stream.first_ns <= stream.last_ns, "{stream:#?}");
+    let seconds = (stream.last_ns - stream.first_ns) as f64 / 1e9;
+    if seconds > 0.0 {
+        assert!(close(stream.requests_per_second * seconds, stream.requests as f64), "{stream:#?}");
+        assert!(close(stream.bytes_per_second * seconds, stream.bytes as f64), "{stream:#?}");
+    }
+    let mix = &stream.mix;
+    let sum = mix.read + mix.write + mix.flush + mix.discard + mix.write_zeroes;
+    assert!(close(sum, 1.0), "{stream:#?}");
+    let data = (mix.read + mix.write) * stream.requests as f64;
+    let sequential = stream.sequential_share * data;
+    let runs = stream.runs.map_or((0.0, 0.0), |runs| {
+        let count = runs.count as f64;
+        assert!(runs.mean_bytes <= runs.longest_bytes as f64 + 0.5, "{stream:#?}");
+        assert!(runs.longest_bytes <= stream.bytes, "{stream:#?}");
+        (runs.mean_requests * count, runs.mean_bytes * count)
+    });
+    assert!(close(runs.0, sequential), "{} {sequential} {stream:#?}", runs.0);
+    assert!(runs.1 <= stream.bytes as f64 + 0.5, "{stream:#?}");
+    if stream.pattern == Pattern::Sequential && stream.runs.is_some() && stream.requests > 100 {
+        assert!(runs.1 > 0.0, "{stream:#?}");
+    }
+    if let Some(sizes) = &stream.sizes {
+        let shares: f64 = sizes.distribution.iter().map(|it| it.share).sum();
+        assert!(shares <= 1.0 + 1e-9 && sizes.dominant_share <= shares + 1e-9, "{stream:#?}");
+        let (least, most) = (sizes.smallest_bytes as f64, sizes.largest_bytes as f64);
+        assert!(least <= sizes.mean_bytes + 0.5 && sizes.mean_bytes <= most + 0.5, "{stream:#?}");
+    }
+    if let Some(depth) = &stream.depth {
+        assert!(depth.low <= depth.typical && depth.typical <= depth.high, "{stream:#?}");
+        assert!(depth.high <= depth.max && depth.mean <= f64::from(depth.max), "{stream:#?}");
+    }
+}
+
+fn is_readable(path: &std::path::Path) -> Option<TraceReader> {
+    TraceReader::open(path, ReadOptions::default()).ok()
+}
+
+#[test]
+fn figures_of_all_sample_traces_add_up() {
+    let Some(root) = headpond_testkit::shared("traces") else {
+        headpond_testkit::skip!("figures of real traces", "traces is absent");
+    };
+    let mut read = 0;
+    let folders =
+        std::fs::read_dir(root).unwrap().filter_map(|it| std::fs::read_dir(it.ok()?.path()).ok());
+    for path in folders.flatten().map(|it| it.unwrap().path()) {
+        if let Some(mut reader) = is_readable(&path)
+            && let Ok(signature) = Signature::of(&mut reader)
+        {
+            println!("{}", path.display());
+            figures_add_up(&signature);
+            read += 1;
+        }
+    }
+    assert!(read >= 12, "{read}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Runs that meet, change their size and go on in another phase; pauses; several processes.
+    #[test]
+    fn figures_of_any_trace_add_up(
+        pieces in proptest::collection::vec(
+            (0u64..3, 0u64..6, 1u64..400, 0usize..3, 0u64..400_000_000, any::<bool>()), 1..40),
+    ) {
+        let mut at_ns = 0;
+        let mut ends = [0u64; 6];
+        let mut records = Vec::new();
+        for (process, place, count, size, pause_ns, is_sequential) in pieces {
+            let length_bytes = [512, 4096, 1 << 20][size];
+            for n in 0..count {
+                let offset = match is_sequential {
+                    true => (place << 40) + ends[place as usize],
+                    false => (place << 40) + scattered(n, 4096),
+                };
+                let op = if place % 2 == 0 { Op::Read } else { Op::Write };
+                let mut record = TraceRecord::new(at_ns, op, offset, length_bytes);
+                record.process = process as u32;
+                record.completed_ns = Some(at_ns + 90_000);
+                records.push(record);
+                ends[place as usize] += if is_sequential { length_bytes } else { 0 };
+                at_ns += 40_000;
+            }
+            at_ns += pause_ns;
+        }
+        figures_add_up(&Signature::of_records(&records));
+    }
+}

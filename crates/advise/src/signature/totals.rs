@@ -26,14 +26,12 @@ pub(crate) struct Totals {
     pub failed: u64,
     pub first_ns: u64,
     pub last_ns: u64,
-    /// Time from the first to the last request of each part.
-    pub span_ns: u64,
     pub response_ns: u128,
     pub responses: u64,
     pub runs: RunTotals,
 }
 
-/// Sums over the sequential runs that ended.
+/// Sums over the parts of sequential runs that lie here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunTotals {
     pub runs: u64,
@@ -63,7 +61,6 @@ impl Totals {
         self.first_ns =
             if is_first { record.issued_ns } else { self.first_ns.min(record.issued_ns) };
         self.last_ns = self.last_ns.max(record.completed_ns.unwrap_or(record.issued_ns));
-        self.span_ns = self.last_ns - self.first_ns;
         if let Some(response) = record.response_ns() {
             self.response_ns += u128::from(response);
             self.responses += 1;
@@ -112,10 +109,14 @@ impl Totals {
         self.failed += other.failed;
         self.first_ns = if is_first { other.first_ns } else { self.first_ns.min(other.first_ns) };
         self.last_ns = self.last_ns.max(other.last_ns);
-        self.span_ns = self.span_ns.saturating_add(other.span_ns);
         self.response_ns += other.response_ns;
         self.responses += other.responses;
         self.runs.merge(&other.runs);
+    }
+
+    /// Time from the first issue to the last issue or completion.
+    pub(crate) fn span_ns(&self) -> u64 {
+        self.last_ns.saturating_sub(self.first_ns)
     }
 
     #[inline]
@@ -146,10 +147,6 @@ impl Totals {
 }
 
 impl RunTotals {
-    pub(crate) fn add(&mut self, requests: u64, bytes: u64) {
-        self.merge(&RunTotals { runs: 1, requests, bytes, longest_bytes: bytes });
-    }
-
     pub(crate) fn merge(&mut self, other: &RunTotals) {
         self.runs += other.runs;
         self.requests += other.requests;

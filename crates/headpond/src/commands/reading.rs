@@ -4,9 +4,10 @@
 use super::class::read_named_file;
 use anyhow::{Context, Result};
 use headpond_api::outcome::Failure;
+use headpond_daemon::progress_bar;
 use headpond_trace::{Tally, TraceReader, TraceRecord};
 use headpond_whatif::Stack;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -101,11 +102,10 @@ pub fn show(bar: &ProgressBar, reader: &TraceReader) {
     let known = progress.total_bytes.filter(|&bytes| bytes > 0);
     if bar.length().is_none() {
         let template = match known {
-            Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes} (left: {eta})",
+            Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes} (left: {left})",
             None => "{msg} {spinner} {elapsed}",
         };
-        let style = ProgressStyle::with_template(template);
-        bar.set_style(style.expect("the template is ours"));
+        bar.set_style(progress_bar::style(template));
         if let Some(bytes) = known {
             bar.set_length(bytes);
         }

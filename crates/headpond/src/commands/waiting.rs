@@ -5,8 +5,9 @@ use anyhow::{Result, anyhow};
 use headpond_api::answers::Status;
 use headpond_api::client::Client;
 use headpond_api::operations::{self, Operation};
+use headpond_daemon::progress_bar;
 use headpond_volume::{JobKind, JobStatus};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -17,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const BAR_AFTER: Duration = Duration::from_millis(500);
 const NOT_WAITED_FOR: &str =
     "not waited for any more: the daemon continues, and `headpond status` shows the progress";
-const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
+const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, left: {left}";
 
 /// Executes a command, and shows a progress bar until it is answered.
 ///
@@ -30,7 +31,7 @@ where
 {
     interrupt::exits(NOT_WAITED_FOR);
     let bar = ProgressBar::new(0);
-    bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
+    bar.set_style(progress_bar::style(TEMPLATE));
     std::thread::scope(|scope| {
         let (tell, answer) = channel();
         // The receiver may be gone.
@@ -69,7 +70,7 @@ pub fn until_done(
 ) -> Result<Status> {
     interrupt::exits(NOT_WAITED_FOR);
     let bar = ProgressBar::new(0);
-    bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
+    bar.set_style(progress_bar::style(TEMPLATE));
     loop {
         let status = client.call(&operations::STATUS)?;
         let is_it = |it: &&JobStatus| jobs.contains(&it.job) && it.core.as_deref() == core;

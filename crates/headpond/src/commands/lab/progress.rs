@@ -1,9 +1,10 @@
 //! Progress of a plan.
 
+use headpond_daemon::progress_bar;
 use headpond_lab::{Cell, Ending, Plan, Watcher, iops};
-use headpond_report::{duration, number};
+use headpond_report::number;
 use headpond_whatif::rounds::Round;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
@@ -24,8 +25,7 @@ impl<'a> Bar<'a> {
     pub fn new<'b>(plan: &'a Plan, left: impl Iterator<Item = &'b Cell>) -> Self {
         let rounds: Vec<_> = left.map(|cell| u64::from(most(plan, cell))).collect();
         let bar = ProgressBar::new(rounds.iter().sum());
-        let template = "{wide_bar} {msg} (left: {eta})";
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is ours"));
+        bar.set_style(progress_bar::style("{wide_bar} {msg} (left: {left})"));
         let has_lines = !std::io::stderr().is_terminal();
         let (cells, under_way) = (rounds.len(), BTreeMap::new());
         Self { plan, bar, has_lines, over: 0, cells, under_way }
@@ -45,7 +45,7 @@ impl<'a> Bar<'a> {
         }
         let left = match self.cells - self.over {
             0 => String::new(),
-            _ => format!(" (left: {})", duration(self.bar.eta().as_nanos() as u64)),
+            _ => format!(" (left: {})", progress_bar::left(self.bar.eta())),
         };
         let title = cell.title(self.plan);
         eprintln!("{} of {} cells{left}: {title}: {what}", self.over, self.cells);

@@ -1,8 +1,9 @@
 //! Progress of experiments: virtual time, share done, time left. If standard error is not a
 //! terminal, a line periodically.
 
+use headpond_daemon::progress_bar;
 use headpond_whatif::{Experiment, Gauge, Outcome, SimulateError, simulate_all};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +23,7 @@ pub fn simulate_shown(experiments: &[Experiment]) -> Vec<Result<Outcome, Simulat
 fn while_shown<T>(experiments: usize, work: impl FnOnce(&[Arc<Gauge>]) -> T) -> T {
     let gauges = Gauge::for_each(experiments);
     let bar = ProgressBar::new(STEPS);
-    let style = ProgressStyle::with_template("simulating {wide_bar} {msg} (left: {eta})");
-    bar.set_style(style.expect("the template is ours"));
+    bar.set_style(progress_bar::style("simulating {wide_bar} {msg} (left: {left})"));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let shown = scope.spawn(|| {
@@ -65,7 +65,7 @@ fn show(bar: &ProgressBar, gauges: &[Arc<Gauge>]) {
 /// `simulating: 41 %, 2 of 3 over, 1:05 min simulated (left: 20s)`.
 fn line(gauges: &[Arc<Gauge>], left: Duration) -> String {
     let percent = share(gauges) * 100.0;
-    format!("simulating: {percent:.0} %, {} (left: {}s)", words(gauges), left.as_secs())
+    format!("simulating: {percent:.0} %, {} (left: {})", words(gauges), progress_bar::left(left))
 }
 
 fn share(gauges: &[Arc<Gauge>]) -> f64 {
