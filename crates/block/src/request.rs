@@ -33,6 +33,8 @@ bitflags::bitflags! {
         /// After an unclean shutdown a log above replays this write, with its parity recomputed: an
         /// array need not mark it in its own intent bitmap.
         const LOGGED = 1 << 5;
+        /// A cache writes dirty data back: no client waits for it.
+        const CLEANING = 1 << 6;
     }
 }
 

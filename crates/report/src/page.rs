@@ -1,18 +1,34 @@
 //! The page around the charts, and its parts: all of them HTML.
 
-use super::{Chart, Entry, escape};
+use super::{Chart, Entry, escape, shell_words};
+use std::path::Path;
 
 const STYLE: &str = include_str!("page.css");
 
-/// What every page begins and ends with; `body` is HTML.
-pub fn document(title: &str, body: &str) -> String {
-    let title = escape(title);
+/// What every page begins and ends with; `body` is HTML, and `figures_are` says which of them come
+/// from models and which were measured.
+pub fn document(title: &str, figures_are: &str, body: &str) -> String {
+    let (title, figures_are) = (escape(title), escape(figures_are));
+    let (version, command) = (env!("CARGO_PKG_VERSION"), escape(&command()));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Headpond: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <p class=\"origin\"><b>{figures_are}</b> headpond {version}: <code>{command}</code></p>\n\
          {body}</body>\n</html>\n"
     )
+}
+
+/// As it would be typed.
+fn command() -> String {
+    let mut words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(program) = words.first_mut()
+        && let Some(name) = Path::new(program.as_str()).file_name()
+    {
+        *program = name.to_string_lossy().into_owned();
+    }
+    shell_words(words)
 }
 
 /// Figures that stand out, each with its name below it.
@@ -103,8 +119,9 @@ mod tests {
             verbatim(words),
             side_by_side(&[chart]),
         ];
-        let page = document(words, &parts.concat());
-        assert_eq!(page.matches("&lt;i&gt; &amp; &quot;c&quot;").count(), 10, "{page}");
+        let page = document(words, words, &parts.concat());
+        assert_eq!(page.matches("&lt;i&gt; &amp; &quot;c&quot;").count(), 11, "{page}");
+        assert!(page.contains(concat!("headpond ", env!("CARGO_PKG_VERSION"), ": <code>")));
         assert!(!page.contains("<i>"), "{page}");
         assert!(!section("", "").contains("<h2>") && side_by_side(&[]).is_empty());
     }

@@ -192,7 +192,8 @@ impl BlockDevice for EngineDevice {
     }
 }
 
-/// The array, behind what the cleaner of an engine can do.
+/// The array, behind what the cleaner of an engine can do. What clients write past the cache is not
+/// the cleaner's.
 pub(crate) struct CleanerCeiling {
     core: Rc<dyn BlockDevice>,
     bytes_per_s: f64,
@@ -217,8 +218,7 @@ impl BlockDevice for CleanerCeiling {
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
-        let is_streaming = request.flags.contains(RequestFlags::STREAMING);
-        if request.kind != RequestKind::Write || is_streaming {
+        if request.kind != RequestKind::Write || !request.flags.contains(RequestFlags::CLEANING) {
             return self.core.submit(request);
         }
         let time = Duration::from_secs_f64(request.range.len() as f64 / self.bytes_per_s);

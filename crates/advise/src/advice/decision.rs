@@ -26,6 +26,9 @@ fn decision(question: String, figure: String, branch: impl Into<String>) -> Deci
     Decision { question, figure, branch: branch.into() }
 }
 
+/// When half the interval of a gain lies above 1.
+const LIKELY: &str = "at odds of five to one";
+
 /// All of them, in order.
 pub(super) fn all(found: &SearchResult, situation: &Situation) -> Vec<Decision> {
     let goal = situation.goal;
@@ -45,7 +48,7 @@ pub(super) fn all(found: &SearchResult, situation: &Situation) -> Vec<Decision> 
 pub(super) fn of_standing(advice: &Advice) -> Option<Decision> {
     let gain = advice.standing.as_ref()?.gain?;
     let question =
-        format!("Is that {} of what is set now or more, and not chance?", factor(NEARLY_AS_MUCH));
+        format!("Is that {} of what is set now or more, {LIKELY}?", factor(NEARLY_AS_MUCH));
     let branch = match advice.is_worth_changing() {
         true => "yes: worth a change",
         false => "no: leave it as it is",
@@ -56,7 +59,7 @@ pub(super) fn of_standing(advice: &Advice) -> Option<Decision> {
 /// What a cache that nothing is lost with is worth.
 fn of_clean(found: &SearchResult, goal: Goal) -> Decision {
     let question = format!(
-        "Does a cache without dirty data reach {} of {} without one, and not by chance?",
+        "Does a cache without dirty data reach {} of {} without one, {LIKELY}?",
         factor(GAIN_MIN),
         goal.what()
     );

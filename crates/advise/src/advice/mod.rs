@@ -251,6 +251,20 @@ impl Advice {
         }
     }
 
+    /// The answer.
+    pub fn verdict(&self) -> &'static str {
+        match (self.leaves_as_it_is(), self.cache) {
+            (true, _) => "Leave it as it is",
+            (false, true) => "Use the cache",
+            (false, false) => "Do not cache",
+        }
+    }
+
+    /// What is set now does nearly as much.
+    pub fn leaves_as_it_is(&self) -> bool {
+        self.standing.is_some() && !self.is_worth_changing()
+    }
+
     /// Whether it is worth a change of what is set now.
     pub fn is_worth_changing(&self) -> bool {
         let gain = self.standing.as_ref().and_then(|standing| standing.gain);

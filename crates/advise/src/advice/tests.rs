@@ -227,8 +227,16 @@ fn the_same_trace_gives_the_same_advice_as_json_and_as_text() {
     assert_eq!(first, advise());
     let json = serde_json::to_value(&first).unwrap();
     assert_eq!(json["settings"][0]["key"], "mode");
-    let text = crate::render::render_advice(&first);
+    let text = crate::render::render_advice(&first, &[]);
     assert!(text.starts_with("Use the cache: mode=write-"), "{text}");
+    // Answer, gain with its interval, commands and warnings come first.
+    let told = crate::render::render_advice(&first, &["headpond set hv0 mode=x".to_owned()]);
+    let top: Vec<&str> = told.lines().take(10).collect();
+    assert!(top[1].contains("x to ") && top[1].contains("without a cache"), "{told}");
+    assert_eq!(top[3], "    headpond set hv0 mode=x");
+    let warnings = told.lines().filter(|line| line.starts_with("Warning: ")).count();
+    assert_eq!(warnings, first.warnings.len());
+    assert!(top[4].is_empty() || top[4].starts_with("Warning: "), "{told}");
 }
 
 /// Write-back without a cutoff.
@@ -307,7 +315,7 @@ mod conclusions {
         // Drives that hold nothing back are soon in the state that they stay in.
         let core = "raid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 12\ndrive_write_cache = false\n";
         let advice = advice(&sequential(2 << 20, 8, 300), &situation(core, FLASH));
-        assert!(!advice.cache, "{}", crate::render::render_advice(&advice));
+        assert!(!advice.cache, "{}", crate::render::render_advice(&advice, &[]));
     }
 
     /// As published: reads of random blocks never come back, and what they bring in is written to

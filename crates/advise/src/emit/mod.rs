@@ -115,7 +115,9 @@ pub fn emit(
     target: Target,
     occasion: &Occasion,
 ) -> Emission {
-    let wanted = Wanted::of(advice, situation, occasion);
+    let mut wanted = Wanted::of(advice, situation, occasion);
+    // What is set says nothing of another cache.
+    wanted.stays &= target == Target::Headpond;
     let cache: &dyn Cache = match target {
         Target::Headpond => &headpond::Headpond,
         Target::Casadm => &casadm::Casadm,
@@ -126,6 +128,14 @@ pub fn emit(
     };
     let text = script::of(cache, advice, &wanted);
     Emission { text, remarks: Vec::new() }
+}
+
+/// The commands of Headpond that carry the advice out; none where there is nothing to do.
+///
+/// # Panics
+/// As [`emit`].
+pub fn commands(advice: &Advice, situation: &Situation, occasion: &Occasion) -> Vec<String> {
+    script::commands(&headpond::Headpond, &Wanted::of(advice, situation, occasion))
 }
 
 impl FromStr for Target {

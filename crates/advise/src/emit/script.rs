@@ -55,6 +55,16 @@ impl Script {
     }
 }
 
+/// What is to be run, without the script around it.
+pub(super) fn commands(cache: &dyn Cache, wanted: &Wanted) -> Vec<String> {
+    let mut script = Script::default();
+    if !wanted.stays {
+        cache.write(wanted, &mut script);
+    }
+    let is_command = |line: &String| !line.starts_with('#');
+    script.lines.into_iter().filter(is_command).collect()
+}
+
 /// The whole text.
 pub(super) fn of(cache: &dyn Cache, advice: &Advice, wanted: &Wanted) -> String {
     let mut lines = vec!["#!/bin/sh".to_owned()];
@@ -66,6 +76,10 @@ pub(super) fn of(cache: &dyn Cache, advice: &Advice, wanted: &Wanted) -> String 
     let mut script = Script::default();
     let refusal = if wanted.has_cache { cache.refusal(wanted) } else { None };
     match refusal {
+        _ if wanted.stays => script.note(
+            "What is set now does nearly as much as these settings, or is the same: nothing is \
+             changed here.",
+        ),
         Some(why) => script.note(&format!("cannot be expressed: {why}")),
         None => cache.write(wanted, &mut script),
     }
@@ -76,7 +90,7 @@ pub(super) fn of(cache: &dyn Cache, advice: &Advice, wanted: &Wanted) -> String 
         lines.extend(script.variables);
         lines.push(String::new());
     }
-    if !wanted.has_cache {
+    if !wanted.has_cache && !wanted.stays {
         let rest = if has_commands { "the array alone is set up" } else { "nothing is set up" };
         lines.push(comment(&format!("Do not cache: {rest} here.")));
     }

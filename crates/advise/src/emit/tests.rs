@@ -149,6 +149,28 @@ fn where_no_cache_is_advised_nothing_is_done_and_that_is_said() {
 }
 
 #[test]
+fn where_what_is_set_does_nearly_as_much_nothing_is_changed_and_that_is_said() {
+    use crate::advice::Standing;
+    use crate::search::{Expected, Gain};
+    let standing = |gain| Some(Standing { expected: Expected::NOTHING, gain });
+    let chance = Gain { factor: 1.06, low: 0.93, high: 1.22 };
+    let clear = Gain { factor: 1.5, low: 1.4, high: 1.6 };
+    for target in scripts() {
+        let of = |gain| {
+            let advice = Advice { standing: standing(gain), ..advice("mode=write-back") };
+            emit(&advice, &flash(), target, &occasion()).text
+        };
+        for gain in [None, Some(chance)] {
+            let text = of(gain);
+            let is_own = target == Target::Headpond;
+            assert_eq!(commands(&text) == ["exit 0"], is_own, "{target}");
+            assert_eq!(text.contains("nothing is changed here."), is_own, "{target}");
+        }
+        assert_ne!(commands(&of(Some(clear))), ["exit 0"], "{target}");
+    }
+}
+
+#[test]
 fn a_script_says_where_it_is_from_and_what_it_is_not() {
     let text = emitted("mode=write-back", Target::Bcache);
     has(

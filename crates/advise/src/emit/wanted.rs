@@ -29,6 +29,8 @@ pub(super) struct Wanted {
     pub cache_bytes: u64,
     pub is_lost_on_power: bool,
     pub core: CoreStack,
+    /// What is set now does nearly as much: nothing is to be done.
+    pub stays: bool,
     /// Of all requests, reads that the cache answers.
     pub reads_answered: f64,
     pub occasion: Occasion,
@@ -64,6 +66,7 @@ impl Wanted {
             cache_bytes: before.size.bytes(),
             is_lost_on_power: situation.cache_is_lost_on_power,
             core,
+            stays: advice.leaves_as_it_is(),
             reads_answered: reads_answered(advice),
             occasion: occasion.clone(),
         }

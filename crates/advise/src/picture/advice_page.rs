@@ -14,19 +14,24 @@ use headpond_report::{a_request, count, factor, micros, percent, rate, side_by_s
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 12;
 
+const MODELLED: &str =
+    "Modelled: gains are of models that replayed the trace; the trace itself was recorded.";
+
 /// The whole page; `title` says what was analysed.
 pub fn render_advice_page(
     title: &str,
     signature: &Signature,
     advice: &Advice,
     situation: &Situation,
+    commands: &[String],
 ) -> String {
     let cache_bytes = situation.stack.cache.as_ref().map(|cache| cache.size.bytes());
-    let text = render_advice(advice) + "\n" + &render_signature(signature);
+    let text = render_advice(advice, commands) + "\n" + &render_signature(signature);
     let body = [
         head(title, advice),
-        decisions(advice),
+        applied(commands),
         sentences("Warnings", &advice.warnings),
+        decisions(advice),
         compared(advice),
         contributions(advice),
         turning_points(&turning::figures(advice, signature, situation)),
@@ -40,11 +45,19 @@ pub fn render_advice_page(
         evidence(advice),
         folded("as text", &verbatim(&text)),
     ];
-    document(title, &body.concat())
+    document(title, MODELLED, &body.concat())
+}
+
+/// What carries the advice out.
+fn applied(commands: &[String]) -> String {
+    match commands {
+        [] => String::new(),
+        commands => part("To apply it", &verbatim(&commands.join("\n"))),
+    }
 }
 
 fn head(title: &str, advice: &Advice) -> String {
-    let verdict = if advice.cache { "Use the cache" } else { "Do not cache" };
+    let verdict = advice.verdict();
     let why = advice.reasons.first().map_or("", |reason| reason.reason.as_str());
     let why = why.strip_prefix("do not cache: ").unwrap_or(why);
     let setting =
@@ -306,7 +319,7 @@ mod tests {
 
     fn page(advice: &Advice) -> String {
         let situation = situation("size = \"64G\"\nmodel = \"nvme-dc-2t\"\n");
-        let page = render_advice_page("a <b> trace", &signature(), advice, &situation);
+        let page = render_advice_page("a <b> trace", &signature(), advice, &situation, &[]);
         for outside in ["http", "<script", "@import", "NaN", "inf", "<b> "] {
             assert!(!page.contains(outside), "{outside} in {page}");
         }
@@ -369,7 +382,7 @@ mod tests {
     fn page_of_nothing() {
         let nothing = Advice { kinds: Vec::new(), ..advice("mode=pass-through") };
         let situation = situation("size = \"1G\"\n");
-        let page = render_advice_page("empty", &together(vec![]), &nothing, &situation);
+        let page = render_advice_page("empty", &together(vec![]), &nothing, &situation, &[]);
         assert!(page.contains("no requests") && !page.contains("<svg"), "{page}");
     }
 }

@@ -7,6 +7,8 @@ use crate::signature::Signature;
 use headpond_report::{cards, document, escape, side_by_side, verbatim};
 use headpond_report::{count, duration, percent, rate, size};
 
+const COUNTED: &str = "Counted in the trace: times and requests as they were recorded.";
+
 /// The whole page; `title` says what was analysed.
 pub fn render_page(title: &str, signature: &Signature) -> String {
     let body = format!(
@@ -17,7 +19,7 @@ pub fn render_page(title: &str, signature: &Signature) -> String {
         side_by_side(&charts::all(signature, None)),
         verbatim(&render_signature(signature))
     );
-    document(title, &body)
+    document(title, COUNTED, &body)
 }
 
 /// The same of a trace that tells of reuse alone.
@@ -25,7 +27,7 @@ pub fn render_reuse_page(title: &str, reuse: &Reuse) -> String {
     let charts = side_by_side(&charts::of_reuse(reuse));
     let text = verbatim(&render_reuse(reuse));
     let body = format!("<h1>{}</h1>\n{charts}{text}", escape(title));
-    document(title, &body)
+    document(title, COUNTED, &body)
 }
 
 pub(super) fn summary(signature: &Signature) -> String {

@@ -9,18 +9,18 @@ use headpond_whatif::Kind;
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 8;
 
-/// The settings, their reasons, what requests get, what else was considered, what would change the
-/// answer, warnings and assumptions.
-pub fn render_advice(advice: &Advice) -> String {
-    let verdict = if advice.cache { "Use the cache" } else { "Do not cache" };
-    let mut out = format!("{verdict}: {}\n\n", advice.settings_line());
-    if let Some(gain) = advice.standing.as_ref().and_then(|standing| standing.gain) {
-        out.push_str(&format!(
-            "{} of what it does as it is set now: {}\n\n",
-            told(gain),
-            if advice.is_worth_changing() { "worth a change" } else { "not worth a change" }
-        ));
+/// The answer with its gain, what carries it out, and warnings; then the reasons, what requests
+/// get, what else was considered, what would change the answer, and assumptions.
+pub fn render_advice(advice: &Advice, commands: &[String]) -> String {
+    let mut out = answer(advice);
+    if !commands.is_empty() {
+        out.push_str("To apply it (--emit headpond writes a script):\n");
+        commands.iter().for_each(|command| out.push_str(&format!("    {command}\n")));
     }
+    for warning in &advice.warnings {
+        out.push_str(&format!("Warning: {warning}\n"));
+    }
+    out.push('\n');
     for reason in &advice.reasons {
         out.push_str(&format!("{}\n    {}\n", reason.setting, reason.reason));
     }
@@ -39,7 +39,6 @@ pub fn render_advice(advice: &Advice) -> String {
     let decided = advice.decisions.iter();
     let decided = decided.map(|it| format!("{} {}: {}", it.question, it.figure, it.branch));
     list("How it was decided", &decided.collect::<Vec<_>>(), &mut out);
-    list("Warnings", &advice.warnings, &mut out);
     list("The figures hold for", &advice.assumptions, &mut out);
     let evidence = advice.evidence;
     if evidence.replays > 0 {
@@ -49,6 +48,23 @@ pub fn render_advice(advice: &Advice) -> String {
             count(evidence.requests as u64),
             count(evidence.of_requests),
             advice.goal
+        ));
+    }
+    out
+}
+
+/// In two or three lines.
+fn answer(advice: &Advice) -> String {
+    let mut out = format!("{}: {}\n", advice.verdict(), advice.settings_line());
+    if advice.cache {
+        let (gain, goal) = (told(advice.gain), advice.goal.what());
+        out.push_str(&format!("{gain} of {goal} without a cache, say models\n"));
+    }
+    if let Some(gain) = advice.standing.as_ref().and_then(|standing| standing.gain) {
+        out.push_str(&format!(
+            "{} of what it does as it is set now: {}\n",
+            told(gain),
+            if advice.is_worth_changing() { "worth a change" } else { "not worth a change" }
         ));
     }
     out

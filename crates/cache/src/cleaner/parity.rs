@@ -65,7 +65,7 @@ impl Engine {
         let data = Buffer::zeroed(run.range().len() as usize);
         let read = Request::read(run.range().start(), &data);
         self.read_core(CoreRead::Parity, ClassId::UNCLASSIFIED, read).await?;
-        let mut flags = RequestFlags::empty();
+        let mut flags = RequestFlags::CLEANING;
         flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());
         flags.set(RequestFlags::RECOMPUTE_PARITY, !defect!(PatchTornParity));
         let write = Request::write(run.range().start(), data).with_flags(flags);

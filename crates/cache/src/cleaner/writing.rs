@@ -103,7 +103,7 @@ impl Engine {
         let run = BlockRun { first: group[0].version.block, count: group.len() as u64 };
         let replayed = group.iter().any(|held| held.version.marks.contains(Marks::REPLAYED))
             && !defect!(PatchTornParity);
-        let mut flags = RequestFlags::empty();
+        let mut flags = RequestFlags::CLEANING;
         flags.set(RequestFlags::RECOMPUTE_PARITY, replayed);
         // The batch is stable in the log, unless the log is memory.
         flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());

@@ -156,6 +156,9 @@ pub struct AdviseArgs {
     /// Nothing is run.
     #[arg(long, value_name = "CACHE", conflicts_with = "json")]
     pub emit: Option<Target>,
+    /// Show the signature of the workload too, as `headpond analyze` does.
+    #[arg(long, conflicts_with_all = ["emit", "json"])]
+    pub signature: bool,
     /// Write a self-contained page with charts.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -168,7 +171,7 @@ pub struct LiveArgs {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "format", "emit", "html"]
+        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "format", "emit", "signature", "html"]
     )]
     pub live: Option<String>,
     /// Apply the advice, compare before and after, and roll back settings without a measured gain.

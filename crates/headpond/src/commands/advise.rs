@@ -10,7 +10,7 @@ use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::telling::{document, print_json};
 use anyhow::Result;
-use headpond_advise::emit::{Occasion, Target, emit};
+use headpond_advise::emit::{Occasion, Target, commands, emit};
 use headpond_advise::picture::render_advice_page;
 use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
@@ -66,8 +66,9 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
     let mut reader = TraceReader::open(Path::new(file), args.read.options(Demand::default()))?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
+    let commands = commands(&advice, &situation, &occasion);
     if let Some(path) = &args.html {
-        let page = render_advice_page(file, &signature, &advice, &situation);
+        let page = render_advice_page(file, &signature, &advice, &situation, &commands);
         write(path, page.as_bytes())?;
     }
     match args.emit {
@@ -76,7 +77,12 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
             let both = json!({ "signature": signature, "advice": advice });
             print_json(&Versioned::new(both))?;
         }
-        None => print!("{}\n{}", render_signature(&signature), render_advice(&advice)),
+        None => {
+            print!("{}", render_advice(&advice, &commands));
+            if args.signature {
+                print!("\n{}", render_signature(&signature));
+            }
+        }
     }
     warn_of_damage(reader.tally());
     Ok(Exit::Ok)
@@ -130,7 +136,7 @@ pub fn advise_for(
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
     Ok(Findings {
         signature_text: render_signature(&signature),
-        advice_text: render_advice(&advice),
+        advice_text: render_advice(&advice, &[]),
         settings: advice.settings.iter().map(Setting::to_string).collect(),
     })
 }

@@ -6,6 +6,9 @@ use headpond_report::{Chart, Compared, Comparison, Entry, Scale, Unit};
 use headpond_report::{document, escape, listed, part, section, side_by_side, verbatim};
 use headpond_volume::Size;
 
+const MEASURED: &str =
+    "Measured on this machine, but for the drives: their service times are a model's.";
+
 /// The whole page.
 pub fn page(outcome: &DemoOutcome) -> String {
     let setup = format!(
@@ -24,7 +27,7 @@ pub fn page(outcome: &DemoOutcome) -> String {
         part("The workload's signature", &verbatim(&outcome.signature)),
         part("The advice", &verbatim(&outcome.advice)),
     ];
-    document("before and after", &parts.concat())
+    document("before and after", MEASURED, &parts.concat())
 }
 
 fn chart(outcome: &DemoOutcome) -> Chart {

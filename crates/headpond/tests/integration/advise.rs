@@ -85,6 +85,8 @@ fn a_served_volume_gets_the_commands_that_set_it() {
         script.lines().filter_map(|line| line.strip_prefix("headpond set toy ")).collect();
     assert!(set.len() == 1 && set[0].contains("mode="), "{script}");
     user.ok(&[&["set", "toy"], &set[0].split(' ').collect::<Vec<_>>()[..]].concat());
+    let again = told("headpond");
+    assert!(!again.contains("\nheadpond set") && again.contains("nothing is changed"), "{again}");
     assert!(
         told("casadm").contains(&format!("# toy has its cache on {cache}: headpond cache detach"))
     );

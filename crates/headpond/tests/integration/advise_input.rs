@@ -124,7 +124,5 @@ fn impossible_ranges_are_located_and_lengths_of_zero_are_told_of() {
     let ended = advised(&impossible, &["--lenient"]);
     assert!(ended.code == 0 && ended.err.contains("1 damaged records"), "{}", ended.err);
     let ended = advised(event(0, 0, WRITE), &[]);
-    assert_eq!(ended.code, 0, "{}", ended.err);
-    assert!(ended.out.contains("no requests: there is nothing to cache"), "{}", ended.out);
-    assert!(ended.err.contains("1 commands without data"), "{}", ended.err);
+    assert!(ended.code != 0 && ended.err.contains("1 commands move no data"), "{}", ended.err);
 }

@@ -1,7 +1,7 @@
 //! Results as one page that needs nothing else.
 
 use super::over_time::{course, latencies};
-use super::text::{cells, remarks};
+use super::text::{cells, origin, remarks};
 use crate::answer::{Answer, answers};
 use crate::environment::{Environment, ExportFacts, TargetFacts};
 use crate::results::Results;
@@ -31,7 +31,7 @@ pub fn page(results: &Results) -> String {
         courses(results),
         part("On what it was measured", &measured_on),
     );
-    document(&plan.name, &body)
+    document(&plan.name, &origin(plan), &body)
 }
 
 fn figures(results: &Results) -> Vec<(&'static str, String)> {

@@ -1,6 +1,7 @@
 //! Results for a terminal.
 
 use crate::answer::{all_within, answers, name_of};
+use crate::plan::{Plan, Target};
 use crate::results::{CellResult, Ending, Results, Summary};
 use crate::statistics::{Interval, Pattern};
 use headpond_report::{Table, duration, number};
@@ -15,6 +16,7 @@ pub fn text(results: &Results) -> String {
     if !plan.question.is_empty() {
         text += &format!("{}\n", plan.question);
     }
+    text += &format!("{}\n", origin(plan));
     let open = results.cells.iter().filter(|cell| cell.ending.is_none()).count();
     if open > 0 {
         let all = results.cells.len();
@@ -31,6 +33,22 @@ pub fn text(results: &Results) -> String {
         text += &format!("{remark}\n");
     }
     text
+}
+
+/// Which figures are measured and which are a model's.
+pub(super) fn origin(plan: &Plan) -> String {
+    let names = |are_models: bool| {
+        let is_it = |target: &&Target| target.machine.is_some() == are_models;
+        let names = plan.targets.iter().filter(is_it).map(|target| target.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    match (names(false), names(true)) {
+        (measured, models) if models.is_empty() => format!("Measured: {measured}."),
+        (measured, models) if measured.is_empty() => {
+            format!("Modelled: {models}; no device was measured.")
+        }
+        (measured, models) => format!("Measured: {measured}. Modelled: {models}."),
+    }
 }
 
 /// All cells with their figures.

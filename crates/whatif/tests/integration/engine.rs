@@ -95,3 +95,41 @@ fn the_cleaner_does_not_pass_its_ceiling() {
     assert!(free > 400.0, "{free}");
     assert!((180.0..205.0).contains(&held), "{held}");
 }
+
+/// An engine whose cleaner is slow, and which costs nothing else.
+const SLOW_CLEANER: &str = "name = \"slow\"\n[load]\nper_request_us = 0.0\nper_kib_us = 0.0\n\
+    [engine]\nper_request_us = 0.0\nper_kib_us = 0.0\nhandover_us = 0.0\n[cleaner]\n\
+    mb_per_s = 20.0\n";
+
+#[test]
+fn what_a_cleaner_cannot_do_holds_no_client_back_whose_writes_pass_the_cache() {
+    let dir = tempdir();
+    let file = dir.path().join("slow.toml");
+    std::fs::write(&file, SLOW_CLEANER).unwrap();
+    let written = |head: &str, cache: &str, rw: &str| {
+        let stack = format!(
+            "name = \"past\"\n{head}\n[core]\nraid = 0\ndrive = \"hdd-7k2-4t\"\ndrives = 12\n{cache}"
+        );
+        let jobs = format!("[w]\nrw={rw}\nbs=64k\niodepth=8\nruntime=1\nramp_time=1\ntime_based\n");
+        let load = Load::Jobs(job::parse(&jobs).unwrap());
+        let stack = Stack::parse(&stack).unwrap();
+        let outcome = simulate(&Experiment { stack, load, seed: 1 }).unwrap();
+        outcome.jobs[0].measured.write.mb_per_s
+    };
+    let cache =
+        |mode: &str| format!("[cache]\nsize = \"128M\"\nmb_per_s = 1e6\nmode = \"{mode}\"\n");
+    let slow = format!("engine = {file:?}");
+    for rw in ["write", "randwrite"] {
+        let alone = written("", "", rw);
+        assert!(alone > 25.0, "{rw}: {alone}");
+        for (what, it) in [
+            ("no cache", written(&slow, "", rw)),
+            ("pass-through", written(&slow, &cache("pass-through"), rw)),
+        ] {
+            assert!((it / alone - 1.0).abs() < 0.05, "{rw}, {what}: {it:.1} of {alone:.1}");
+        }
+        let through = written("", &cache("write-through"), rw);
+        let held = written(&slow, &cache("write-through"), rw);
+        assert!((held / through - 1.0).abs() < 0.05, "{rw}: {held:.1} of {through:.1}");
+    }
+}

@@ -7,6 +7,9 @@ use headpond_report::{document, escape, section, side_by_side, verbatim};
 use headpond_whatif::Condition;
 use headpond_whatif::plan::{Assumptions, AtDepth, DriveFigures};
 
+const MODELLED: &str = "Modelled: figures are computed by formulas, and by a model where they say simulated; none was \
+     measured.";
+
 /// The whole page.
 pub fn page(drive: &DriveFigures, given: &Assumptions, arrays: &[Planned]) -> String {
     let names: Vec<_> = arrays.iter().map(|it| it.name.as_str()).collect();
@@ -19,7 +22,7 @@ pub fn page(drive: &DriveFigures, given: &Assumptions, arrays: &[Planned]) -> St
         side_by_side(&charts(arrays)),
         escape(&report::notes(drive, given)),
     );
-    document("arrays", &body)
+    document("arrays", MODELLED, &body)
 }
 
 /// A chart for each kind of load, with a bar for each condition; and one with a bar for each depth,

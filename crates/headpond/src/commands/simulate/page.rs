@@ -5,6 +5,8 @@ use headpond_report::{Axis, COLOURS, Chart, Grid, Line, Lines, Tone, Unit};
 use headpond_report::{document, escape, listed, part, section, side_by_side};
 use headpond_whatif::{Outcome, Window};
 
+const MODELLED: &str = "Modelled: all figures are of models in virtual time, none was measured.";
+
 /// The whole page.
 pub fn page(outcomes: &[Outcome]) -> String {
     let stacks: Vec<_> = outcomes.iter().map(|outcome| outcome.name.as_str()).collect();
@@ -18,7 +20,7 @@ pub fn page(outcomes: &[Outcome]) -> String {
         part("Utilisation", &section("", &report::devices(outcomes).draw())),
         part("Where the time went", &outcomes.iter().map(why).collect::<String>()),
     ];
-    document("simulated", &parts.concat())
+    document("simulated", MODELLED, &parts.concat())
 }
 
 /// The stacks beside each other, the best of each row in colour.
