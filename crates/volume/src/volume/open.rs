@@ -257,7 +257,7 @@ pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<Note>), Asse
     told.extend(stale.iter().map(|name| {
         let text = format!(
             "{name} is stale and left out: the array was used without it; `headpond array re-add` \
-             resyncs it"
+             resyncs it, or if it is an older image, `add-spare --force` rebuilds it"
         );
         Note::of_member(name.as_str(), text)
     }));
