@@ -28,6 +28,9 @@ const GAP: usize = 2;
 /// Columns of words are not narrower than this for the sake of others.
 const WORDS_MIN: usize = 16;
 
+/// On a page, longer cells are words whatever their column has: figures do not wrap.
+const LINE_LETTERS_MAX: usize = 28;
+
 /// Part of a line that the first column has before others are put beside it.
 const NAMES_PERCENT: usize = 45;
 
@@ -164,7 +167,9 @@ impl Table {
 
     fn drawn(&self, cells: &[String]) -> String {
         let cell = |(index, (words, (name, align))): (usize, (&String, &(String, Align)))| {
-            let (class, words) = (align.class(), escape(words));
+            let is_long = letters(words) > LINE_LETTERS_MAX;
+            let class = if is_long { Align::Left.class() } else { align.class() };
+            let words = escape(words);
             match (index, name.is_empty()) {
                 (0, _) => format!("<th scope=\"row\">{words}</th>"),
                 (_, true) => format!("<td{class}>{words}</td>"),
@@ -250,6 +255,9 @@ mod tests {
                     <td class=\"words\" data-name=\"&quot;what&quot;\">a &amp; b</td>\
                     <td data-name=\"n\">7</td></tr>";
         assert!(html.contains(head) && html.contains(body), "{html}");
+        let long = ["a", "1.07x with mode=write-back cleaning=stripe"].map(str::to_owned);
+        let html = Table::of(&["", "n"], 1, [long]).draw();
+        assert!(html.contains("<td class=\"words\" data-name=\"n\">1.07x with"), "{html}");
         let unnamed = Table::of(&["", ""], 1, [["a", "1"].map(str::to_owned)]).draw();
         assert!(!unnamed.contains("<thead>") && unnamed.contains("<td>1</td>"), "{unnamed}");
     }

@@ -107,7 +107,7 @@ fn decisions(advice: &Advice) -> String {
         return String::new();
     }
     let row = |it: &Decision| [it.question.clone(), it.figure.clone(), it.branch.clone()];
-    let table = Table::of(&["question", "figure", "so"], 1, advice.decisions.iter().map(row));
+    let table = Table::of(&["question", "figure", "so"], 3, advice.decisions.iter().map(row));
     let note = "from the first question to the last, with the figure that answered each";
     section("How it was decided", note, &table.draw())
 }
