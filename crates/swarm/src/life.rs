@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::topology::{BESIDE_BYTES, FURTHER};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Runtime};
-use headpond_raid::Level;
+use headpond_raid::{Level, ScrubState};
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
 use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::{Client, Verdict, Workload};
@@ -194,10 +194,9 @@ impl World<'_> {
             tally: self.tally,
             random: self.random,
             is_over: &is_over,
+            located_before: located(&volume, machine),
         };
-        if order.rotted > 0 {
-            stage.heal(order.rotted).await?;
-        }
+        stage.heal(order.rotted).await?;
         self.look_first(&client, beside.as_ref()).await?;
         if let Cut::InWork(operations) = order.cut {
             self.machine.power.cut_after(operations);
@@ -451,4 +450,11 @@ async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output =
     })
     .await;
     (one.expect("done"), two.expect("done"))
+}
+
+/// Sectors located by a checksum in a scrub that is not complete.
+fn located(volume: &Volume, machine: &Machine) -> u64 {
+    let array = &volume.status().cores[machine.topology.worked_on()].array;
+    let open = array.last_scrub.iter().filter(|scrub| scrub.state != ScrubState::Complete);
+    open.map(|scrub| scrub.report.located_by_checksum).sum()
 }

@@ -247,6 +247,8 @@ pub(crate) struct Stage<'a> {
     pub tally: &'a RefCell<Tally>,
     pub random: &'a RefCell<Random>,
     pub is_over: &'a Cell<bool>,
+    /// Sectors that a scrub which goes on had located before this life.
+    pub located_before: u64,
 }
 
 impl Stage<'_> {

@@ -145,7 +145,7 @@ impl Stage<'_> {
     /// Where that has no end, and where one does.
     pub(crate) async fn await_scrub(&self) -> Result<(), Offence> {
         match self.scrubbed().await? {
-            Some(report) if report.located_by_checksum > 0 => {
+            Some(report) if report.located_by_checksum > self.located_before => {
                 let told = format!("a scrub put sectors right that nobody has changed: {report:?}");
                 Err(Offence::Command(told))
             }
@@ -190,17 +190,22 @@ impl Stage<'_> {
     /// # Errors
     /// Where it does not.
     pub(crate) async fn heal(&self, rotted: u64) -> Result<(), Offence> {
+        if rotted == 0 {
+            return Ok(());
+        }
         self.scrub_array()?;
         let Some(report) = self.scrubbed().await? else { return Ok(()) };
         let found = report.located_by_checksum;
         // What lies in spare space, or on a spare, nobody looks at.
         let has_spare = self.machine.topology.spread.is_some() || self.machine.has_exchanged.get();
         let may_be_less = has_spare && found < rotted;
-        if !(found == rotted || may_be_less) || report.unexplained_sectors > 0 {
+        // The scrub may be one that went on, which counts what it had found before.
+        let is_found = [rotted, rotted + self.located_before].contains(&found);
+        if !(is_found || may_be_less) || report.unexplained_sectors > 0 {
             let told = format!("{rotted} sectors have changed: {report:?}");
             return Err(Offence::Command(told));
         }
-        self.tally.borrow_mut().rot_healed += found;
+        self.tally.borrow_mut().rot_healed += found.min(rotted);
         Ok(())
     }
 

@@ -390,8 +390,8 @@ fn write_hole(array: &ArrayStatus) -> Option<String> {
         return None;
     }
     let healthy = match array.intent_bitmap {
-        true => "closed while healthy (intent bitmap)",
-        false => "closed while healthy (resync of all parity)",
+        true => "closed while optimal (intent bitmap)",
+        false => "closed while optimal (resync of all parity)",
     };
     let Some(journal) = &array.journal else {
         return Some(format!("{healthy}; degraded: refuses to start after an unclean shutdown"));

@@ -264,12 +264,16 @@ fn a_cell_ends_where_another_round_would_write_more_than_is_allowed_and_so_does_
         let mut count = Count::default();
         let out = folder.path().join(&name);
         Course::create(&plan, &out, &Nobody).unwrap().run(&mut count).unwrap();
-        assert_eq!((count.begun, count.rounds, count.left_out), (1, 1, 2), "{name}");
+        // In a round of a busy machine there may be no write.
+        let results = Results::read(&out).unwrap();
+        let rounds = results.cells.iter().flat_map(|cell| &cell.rounds);
+        let wrote = rounds.filter(|it| it.round.jobs[0].measured.write.requests > 0).count();
+        assert_eq!((count.begun, wrote, count.left_out), (1, 1, 2), "{name}");
         // What was written before an interruption was written.
         let file = out.join("rounds.jsonl");
         let text = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        std::fs::write(&file, lines[..2].join("\n")).unwrap();
+        std::fs::write(&file, lines[..1 + count.rounds].join("\n")).unwrap();
         let mut again = Count::default();
         Course::resume(&plan, &out, &Nobody).unwrap().run(&mut again).unwrap();
         assert_eq!((again.begun, again.rounds, again.left_out), (0, 0, 3), "{name}");

@@ -80,15 +80,17 @@ fn fio_has_a_job_for_each_array_in_one_group_and_goes_on_on_each_where_it_was() 
     let results = Results::read(&out).unwrap();
     let round = &results.cells[0].rounds[0].round;
     let requests = round.jobs[0].measured.write.requests;
-    // Without the setting all of them are loaded.
-    assert!((135..=165).contains(&requests), "{requests}");
+    // Without the setting all of them are loaded: at most at that rate, and as far as the machine
+    // keeps up.
+    assert!((30..=165).contains(&requests), "{requests}");
     let text = std::fs::read_to_string(out.join("raw/cell-0000-round-001.fio")).unwrap();
     assert_eq!(text.matches("new_group").count(), 1, "{text}");
     for file in ["a.img", "b.img", "c.img"] {
         assert_eq!(text.matches(&format!("/{file}\n")).count(), 1, "{text}");
     }
-    let offset = format!("offset={}\n", requests / 3 * 4096);
-    assert_eq!(text.matches(&offset).count(), 3, "{offset}: {text}");
+    let offsets = text.lines().filter_map(|line| line.strip_prefix("offset="));
+    let offsets: Vec<u64> = offsets.map(|it| it.parse().unwrap()).collect();
+    assert_eq!((offsets.len(), offsets.iter().sum::<u64>()), (3, requests * 4096), "{text}");
 }
 
 #[test]
