@@ -9,10 +9,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
-/// A file or socket: a file in the ring's table where a place is free, or with a ring of its own
-/// where its server may hang. Sockets stay out of the table: before Linux 6.13 the kernel keeps a
-/// file that has left it until all older operations on files of the table are done, and those of
-/// sockets wait for clients. A device that was let go would stay busy meanwhile.
+/// A file or socket: in the ring's file table where a place is free, or with a ring of its own
+/// where its server may hang.
 ///
 /// Every operation keeps its handle, so that neither the descriptor nor the place in the table is
 /// used again for something else while an operation that names it waits to be submitted.
@@ -52,6 +50,7 @@ impl Handle {
         Self { fd: ManuallyDrop::new(fd), way }
     }
 
+    #[cfg(test)]
     pub(super) fn unregistered(fd: OwnedFd) -> Rc<Self> {
         Rc::new(Self::new(fd, Way::Descriptor))
     }

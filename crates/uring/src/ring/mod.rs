@@ -165,11 +165,6 @@ impl Ring {
         Handle::registered(fd, &self.core)
     }
 
-    /// A socket.
-    pub(crate) fn handle_of_socket(&self, fd: OwnedFd) -> Rc<Handle> {
-        Handle::unregistered(fd)
-    }
-
     /// A file whose server may hang: its operations go to a ring of its own.
     ///
     /// # Errors

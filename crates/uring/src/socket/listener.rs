@@ -58,7 +58,7 @@ impl SocketListener {
         rustix::net::listen(&socket, BACKLOG)?;
         let inode = fs::symlink_metadata(path)?.ino();
         let place = BoundAddress::Unix { path: path.to_owned(), inode };
-        Ok(Self { ring: ring.clone(), handle: ring.handle_of_socket(socket), place })
+        Ok(Self { ring: ring.clone(), handle: ring.register(socket), place })
     }
 
     /// Listens on a TCP port; with port 0 the kernel chooses one, see [`Self::tcp_address`].
@@ -68,8 +68,7 @@ impl SocketListener {
     pub fn bind_tcp(ring: &Ring, address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         let place = BoundAddress::Tcp(socket.local_addr()?);
-        let handle = ring.handle_of_socket(socket.into());
-        Ok(Self { ring: ring.clone(), handle, place })
+        Ok(Self { ring: ring.clone(), handle: ring.register(socket.into()), place })
     }
 
     /// The address of a TCP listener.

@@ -36,7 +36,7 @@ impl SocketStream {
     pub fn from_connected(ring: &Ring, socket: OwnedFd, peer: impl Into<String>) -> Self {
         let domain = rustix::net::sockopt::socket_domain(&socket);
         let is_local = domain.is_ok_and(|domain| domain == AddressFamily::UNIX);
-        let handle = ring.handle_of_socket(socket);
+        let handle = ring.register(socket);
         Self { ring: ring.clone(), handle, peer: peer.into(), is_local }
     }
 
