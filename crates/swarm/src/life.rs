@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::topology::{BESIDE_BYTES, FURTHER};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Runtime};
-use headpond_raid::{Level, ScrubState};
+use headpond_raid::Level;
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
 use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::{Client, Verdict, Workload};
@@ -452,9 +452,8 @@ async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output =
     (one.expect("done"), two.expect("done"))
 }
 
-/// Sectors located by a checksum in a scrub that is not complete.
+/// Sectors located by a checksum in the newest scrub, which may go on, or stay the newest.
 fn located(volume: &Volume, machine: &Machine) -> u64 {
     let array = &volume.status().cores[machine.topology.worked_on()].array;
-    let open = array.last_scrub.iter().filter(|scrub| scrub.state != ScrubState::Complete);
-    open.map(|scrub| scrub.report.located_by_checksum).sum()
+    array.scrub_report().located_by_checksum
 }

@@ -247,7 +247,7 @@ pub(crate) struct Stage<'a> {
     pub tally: &'a RefCell<Tally>,
     pub random: &'a RefCell<Random>,
     pub is_over: &'a Cell<bool>,
-    /// Sectors that a scrub which goes on had located before this life.
+    /// Sectors that the newest scrub had located before this life.
     pub located_before: u64,
 }
 

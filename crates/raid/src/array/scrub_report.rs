@@ -26,7 +26,9 @@ impl ArrayHistory {
 
     /// A scrub begins, or one from before goes on.
     pub(super) fn begin_scrub(&self, runtime: &Runtime, goes_on: bool) {
-        let before = self.scrub.take().filter(|_| goes_on);
+        // One that a crash left may not have been kept: the complete one before it is another.
+        let is_it = |scrub: &LastScrub| goes_on && scrub.state != ScrubState::Complete;
+        let before = self.scrub.take().filter(is_it);
         let scrub = before.unwrap_or_else(|| LastScrub::beginning(runtime.utc()));
         self.scrub.replace(Some(LastScrub { state: ScrubState::Running, ..scrub }));
         self.since.set(Some(runtime.now()));
