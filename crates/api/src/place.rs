@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest path that a Unix socket can have on Linux, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
+/// Has the administrator's rules.
+const UDEV: &str = "/etc/udev";
 
 /// The folders of this user: persistent state, the run-time files of a daemon, and the executables
 /// that it runs on events.
@@ -229,6 +231,7 @@ impl Places {
             // It may not exist.
             let _ = fs::remove_file(file);
         }
+        self.remove(&self.head(name))?;
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
@@ -281,6 +284,18 @@ impl Places {
 
     fn left_file(&self, name: &str) -> PathBuf {
         self.of_volume(name).state.join(format!("{name}.left.json"))
+    }
+
+    /// What a volume has of an existing device that is its core, instead of a superblock on it.
+    pub fn head(&self, name: &str) -> PathBuf {
+        self.of_volume(name).state.join(format!("{name}.head"))
+    }
+
+    /// The rule for udev that keeps others off the existing device of a volume, where this machine
+    /// has such rules, and the volume is the system's.
+    pub fn udev_rule(&self, name: &str) -> Option<PathBuf> {
+        let has_udev = self.are_of_system && Path::new(UDEV).is_dir();
+        has_udev.then(|| Path::new(UDEV).join(format!("rules.d/63-headpond-{name}.rules")))
     }
 
     /// Saves a drive's state before it is set.

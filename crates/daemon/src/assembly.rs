@@ -349,6 +349,7 @@ async fn hand_over(
             }
         }
     }
+    devices.changed = opener.take_changed();
     Ok(devices)
 }
 

@@ -1,6 +1,11 @@
-//! CRC-32C of a block that carries its own checksum.
+//! CRC-32C of blocks, and of those that carry their own checksum.
 
-use crc_fast::{CrcAlgorithm, Digest};
+use crc_fast::{CrcAlgorithm, Digest, checksum};
+
+/// CRC-32C (Castagnoli).
+pub fn of(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
 
 /// CRC-32C (Castagnoli) of `bytes` with the four bytes at `hole` taken as zero.
 pub fn with_hole(bytes: &[u8], hole: usize) -> u32 {
@@ -14,13 +19,10 @@ pub fn with_hole(bytes: &[u8], hole: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crc_fast::checksum;
 
     #[test]
     fn it_is_the_crc_of_castagnoli() {
-        assert_eq!(checksum(CrcAlgorithm::Crc32Iscsi, b"123456789"), 0xe306_9283);
-        assert_eq!(with_hole(b"12\xff\xff\xff\xff89", 2), {
-            checksum(CrcAlgorithm::Crc32Iscsi, b"12\0\0\0\x0089") as u32
-        });
+        assert_eq!(of(b"123456789"), 0xe306_9283);
+        assert_eq!(with_hole(b"12\xff\xff\xff\xff89", 2), of(b"12\0\0\0\x0089"));
     }
 }

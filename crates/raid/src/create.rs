@@ -45,9 +45,16 @@ pub struct CreateOptions {
     pub integrity: Integrity,
     pub occupied: Occupied,
     /// The cache that will stand in front of the array.
-    pub owner: Option<Uuid>,
+    pub owner: Option<Owner>,
     /// The stripe journal, which [`create_journal`] makes before the array.
     pub journal: Option<JournalOptions>,
+}
+
+/// A cache in front of an array, and the owner generation that it belongs to: 0 of a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub cache: Uuid,
+    pub generation: u64,
 }
 
 /// The stripe journal that an array is made with.
@@ -183,8 +190,8 @@ pub fn plan(
         member_data_bytes: unit_bytes,
         intent_region_stripes: None,
         integrity_region_stripes: None,
-        owner_generation: 0,
-        owner: options.owner,
+        owner_generation: options.owner.map_or(0, |owner| owner.generation),
+        owner: options.owner.map(|owner| owner.cache),
         owner_clean_since: None,
         owner_life: 0,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),

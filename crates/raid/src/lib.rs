@@ -40,7 +40,7 @@ pub use assemble::{
     assemble, inspect_all, journals_of, prepare,
 };
 pub use create::{
-    Contents, CreateError, CreateOptions, Integrity, Intent, JournalOptions, Occupied,
+    Contents, CreateError, CreateOptions, Integrity, Intent, JournalOptions, Occupied, Owner,
     consider_journal, create, create_journal, journal_of,
 };
 pub use deadlines::Deadlines;

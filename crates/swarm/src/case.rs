@@ -17,7 +17,7 @@ use crate::offence::Offence;
 use crate::remains::Remains;
 use crate::steps::Step;
 use crate::tally::Tally;
-use crate::topology::{Topology, draw_settings};
+use crate::topology::{Topology, all_logged, draw_settings};
 use growing::is_latent;
 use headpond_cache::Mode;
 use headpond_sim::Random;
@@ -36,6 +36,14 @@ const LIVES_MAX: u64 = 40;
 
 /// Between two lives of a case with an unreliable cache, one time in so many.
 const ROT_ONE_IN: u64 = 6;
+/// The cases whose seeds are multiples of it have settings with which all writes are logged: only
+/// those write parts of blocks, and drawn settings seldom are such.
+const LOGGED_ONE_IN: u64 = 6;
+
+/// Whether a case has settings with which all writes are logged.
+fn is_all_logged(seed: u64) -> bool {
+    seed.is_multiple_of(LOGGED_ONE_IN)
+}
 
 /// A case that went wrong.
 #[derive(Debug)]
@@ -89,9 +97,10 @@ impl<'a> Case<'a> {
     fn new(seed: u64, tell: &'a mut dyn FnMut(&str)) -> Self {
         let mut random = Random::new(seed);
         let theme = if random.one_in(3) { Theme::Cache } else { Theme::Array };
+        let drawn = draw_settings(&mut random);
         Self {
             seed,
-            settings: draw_settings(&mut random),
+            settings: if is_all_logged(seed) { all_logged(drawn) } else { drawn },
             live_random: RefCell::new(random.fork()),
             random,
             theme,

@@ -6,8 +6,8 @@ mod settings;
 pub(crate) use copies::{copy_name, on_disks};
 use settings::draw_cleaning;
 pub(crate) use settings::{
-    draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion,
-    draw_readahead, draw_settings,
+    all_logged, draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode,
+    draw_promotion, draw_readahead, draw_settings,
 };
 
 use headpond_block::{ByteRange, Stability};

@@ -10,9 +10,10 @@ use headpond_swarm::{Failure, Hunt, hunt};
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
-/// soon after it, one right after a member or a cache was lost, or a stop while parts of blocks
-/// wait.
-const SELDOM: [Defect; 5] = [
+/// soon after it, one right after a member or a cache was lost, or parts of blocks whose rest only
+/// the array has.
+const SELDOM: [Defect; 6] = [
+    Defect::CompleteWithZeros,
     Defect::IgnorePromises,
     Defect::KeepFailedCache,
     Defect::TombstoneBeforeCoreFlush,
@@ -42,8 +43,8 @@ const FOUND_BY: [(Defect, u64); 35] = [
     (Defect::KeepFailedCache, 143),
     (Defect::FlushIntoMemory, 9),
     (Defect::MergeWithOldBlock, 28),
-    (Defect::CompleteWithZeros, 33),
-    (Defect::SavePartAsWhole, 98),
+    (Defect::CompleteWithZeros, 144),
+    (Defect::SavePartAsWhole, 144),
     (Defect::SkipLogFlush, 2),
     (Defect::SkipCoreFlush, 18),
     (Defect::SkipChecksum, 7),

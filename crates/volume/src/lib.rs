@@ -20,6 +20,7 @@ mod background;
 mod change;
 pub mod description;
 mod discovery;
+pub mod existing;
 mod history;
 mod jobs;
 mod notes;
@@ -34,7 +35,7 @@ pub use assembly::mirror::{
     CACHE_COPIES, CacheDevice, MakeMirrorError, RepairedDevice, bytes_on_copies,
 };
 pub use assembly::open::{
-    Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
+    ChangedDevice, Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance,
 };
 pub use assembly::ownership::{
     ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, RecordedOwner,

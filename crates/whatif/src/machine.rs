@@ -94,8 +94,7 @@ impl Machine {
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
             journals: Vec::new(),
-            absent: Vec::new(),
-            copies: Vec::new(),
+            ..Devices::default()
         };
         let description = stack.description();
         let intent = if stack.core.intent { Intent::Bitmap } else { Intent::None };

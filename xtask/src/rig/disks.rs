@@ -107,6 +107,11 @@ impl Attached {
         Self { name, is_scsi: name != ROOT && random.coin() }
     }
 
+    /// A disk whose serial number is to be the same at each boot.
+    pub fn on_virtio(name: &'static str) -> Self {
+        Self { name, is_scsi: false }
+    }
+
     /// What plugs it in.
     pub fn device(self) -> Value {
         let Self { name, is_scsi } = self;

@@ -1,5 +1,7 @@
 //! The scenarios: each boots machines from copies of the disks of the first boot.
 
+mod existing;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,13 +29,15 @@ pub struct Scenario {
     play: fn(&mut Play) -> Result<()>,
 }
 
-pub const SCENARIOS: [Scenario; 6] = [
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario { name: "members in random order, on other buses", play: random_order },
     Scenario { name: "one member is missing, and is there again at the next boot", play: missing },
     Scenario { name: "one member comes 60 s late", play: late_member },
     Scenario { name: "the cache comes 60 s late", play: late_cache },
     Scenario { name: "an older image of a member is put back between boots", play: older_image },
     Scenario { name: "the power is cut under load", play: power_cut },
+    Scenario { name: "an existing device, mounted by UUID", play: existing::file_system },
+    Scenario { name: "an existing device with LVM on it", play: existing::physical_volume },
 ];
 
 /// What scenarios begin with.

@@ -94,15 +94,7 @@ pub fn told_of(machine: &mut Machine, device: &str, text: &str, lines: &[&str]) 
 /// # Errors
 /// What is not so.
 pub fn is_up(machine: &mut Machine) -> Result<()> {
-    let mut told = String::new();
-    machine.wait_until("the boot has ended", LONG, |machine| {
-        told = machine.run("systemctl is-system-running")?.out.trim().to_owned();
-        Ok(!matches!(told.as_str(), "initializing" | "starting" | "offline"))
-    })?;
-    if told != "running" {
-        let units = machine.run("systemctl --failed --no-legend --plain; journalctl -b -n 60")?;
-        anyhow::bail!("the system is {told}: {}", units.out);
-    }
+    ends_its_boot(machine)?;
     is_mounted(machine)?;
     machine.ok("systemctl is-active headpond@hv1.service")?;
     let devices = devices(machine)?;
@@ -112,6 +104,23 @@ pub fn is_up(machine: &mut Machine) -> Result<()> {
         let has = |line: &str| known.lines().any(|it| it == line);
         let is_ours = has("ID_FS_TYPE=headpond_member") && has("SYSTEMD_READY=0");
         ensure!(is_ours, "udev knows of {device}: {known}");
+    }
+    Ok(())
+}
+
+/// Waits for the end of the boot, which nothing has failed in.
+///
+/// # Errors
+/// What has.
+pub fn ends_its_boot(machine: &mut Machine) -> Result<()> {
+    let mut told = String::new();
+    machine.wait_until("the boot has ended", LONG, |machine| {
+        told = machine.run("systemctl is-system-running")?.out.trim().to_owned();
+        Ok(!matches!(told.as_str(), "initializing" | "starting" | "offline"))
+    })?;
+    if told != "running" {
+        let units = machine.run("systemctl --failed --no-legend --plain; journalctl -b -n 60")?;
+        anyhow::bail!("the system is {told}: {}", units.out);
     }
     Ok(())
 }

@@ -86,6 +86,8 @@ pub struct CoreAnswer {
     pub id: u16,
     pub name: String,
     pub level: Level,
+    /// Whether it is an existing device with its contents, as an array of level 0.
+    pub is_existing: bool,
     pub strip_bytes: u64,
     /// As the description names them.
     pub devices: Vec<String>,
@@ -266,6 +268,7 @@ impl CoreAnswer {
             id,
             name: name.to_owned(),
             level: core.raid,
+            is_existing: core.is_existing(),
             strip_bytes: core.strip.bytes(),
             devices: core.members.clone(),
             size_bytes: None,

@@ -3,6 +3,9 @@
 //! A device that has a device-mapper or other holder is left out: the holder is the one to use.
 //! Several paths to one disk have one identity.
 
+use super::spec::DeviceSpec;
+use anyhow::Result;
+use headpond_api::outcome::Failure;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -108,6 +111,32 @@ pub fn identity_of(path: &Path) -> Option<String> {
     let folder = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let name = folder.file_name()?.to_str()?.to_owned();
     Some(identity_in(Path::new("/sys/class/block"), &name))
+}
+
+/// What an existing device is found again by, whatever its name is then: the number that the vendor
+/// gave its disk. Files, and disks without such a number, are found by their names alone.
+pub fn existing_identity(spec: &DeviceSpec) -> Option<String> {
+    identity_of(spec.path()?).filter(|identity| identity.starts_with("disk "))
+}
+
+/// An existing device by its identity: at its name, or elsewhere on this machine.
+///
+/// # Errors
+/// Where another device has its name, and it is nowhere.
+pub fn find_existing(named: &DeviceSpec, identity: &str) -> Result<DeviceSpec> {
+    if identity.is_empty() || existing_identity(named).is_some_and(|found| found == identity) {
+        return Ok(named.clone());
+    }
+    let elsewhere = block_devices().into_iter().find(|device| device.identity == identity);
+    match elsewhere {
+        Some(device) => Ok(DeviceSpec::Path(device.path)),
+        None if named.path().is_some_and(Path::exists) => Err(Failure::refused(format!(
+            "{named}: is another device than the one that was taken ({identity}), which is not on \
+             this machine"
+        ))),
+        // To open it tells that it is not there.
+        None => Ok(named.clone()),
+    }
 }
 
 /// Source: `gnu_dev_major` and `gnu_dev_minor` of the C library.

@@ -1,5 +1,6 @@
 //! Opening devices on the data thread's ring.
 
+use super::machine::{existing_identity, find_existing};
 use super::spec::DeviceSpec;
 use super::vet::is_no_path;
 use crate::meminfo;
@@ -14,7 +15,8 @@ use headpond_sim::{Model, ModelDevice};
 use headpond_uring::{
     Access, Allocation, FileDevice, FileOptions, OpenError, OpenFile, Ownership, Ring,
 };
-use headpond_volume::Size;
+use headpond_volume::existing::{ExistingDevice, ExistingError, HEAD_BYTES};
+use headpond_volume::{ChangedDevice, Size};
 use headpond_whatif::models;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -53,11 +55,13 @@ pub struct Opener {
     runtime: Runtime,
     /// Each model is read once and shared by its drives.
     models: RefCell<BTreeMap<String, Model>>,
+    /// Existing devices that were opened, and somebody else has written to.
+    changed: RefCell<Vec<ChangedDevice>>,
 }
 
 impl Opener {
     pub fn new(ring: Ring, runtime: Runtime) -> Self {
-        Self { ring, runtime, models: RefCell::default() }
+        Self { ring, runtime, models: RefCell::default(), changed: RefCell::default() }
     }
 
     /// Opens a device exclusively. Blocking work is done on another thread.
@@ -65,6 +69,13 @@ impl Opener {
     /// # Errors
     /// If it is in use, cannot be opened, or is an unknown model; the error names the device.
     pub async fn open(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
+        if let DeviceSpec::Existing { body, head } = spec {
+            return self.existing(body, head).await;
+        }
+        self.plain(spec).await
+    }
+
+    async fn plain(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
         Ok(match spec {
             DeviceSpec::Path(path) => self.file(FileOptions::new(path)).await?,
             DeviceSpec::Shared(path) => {
@@ -81,7 +92,50 @@ impl Opener {
                 let inner = self.file(FileOptions::new(path)).await?;
                 Rc::new(VolatileDevice::new(inner, leak, *seed))
             }
+            DeviceSpec::Existing { .. } => unreachable!("it has no head of its own"),
         })
+    }
+
+    /// What was found changed on the existing devices that were opened since this was asked last.
+    pub fn take_changed(&self) -> Vec<ChangedDevice> {
+        self.changed.take()
+    }
+
+    /// A device that was taken with its contents, wherever it is now.
+    async fn existing(&self, body: &DeviceSpec, head: &Path) -> Result<Rc<dyn BlockDevice>> {
+        let head = self.file(FileOptions::new(head)).await?;
+        let identity = ExistingDevice::identity_in(&*head).await?;
+        let named = body.clone();
+        let body = run_blocking(move || find_existing(&named, &identity)).await?;
+        let body = self.plain(&body).await?;
+        let (device, change) = ExistingDevice::open(head, body).await?;
+        if let Some(change) = change {
+            self.changed.borrow_mut().push(ChangedDevice { device: device.clone(), change });
+        }
+        Ok(device)
+    }
+
+    /// Takes a device with its contents, which are only read; its head is made.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and where it cannot be used as it is.
+    pub async fn take_existing(
+        &self,
+        body: &DeviceSpec,
+        head: &Path,
+    ) -> Result<Rc<dyn BlockDevice>> {
+        let named = body.clone();
+        let identity = run_blocking(move || Ok(existing_identity(&named))).await?;
+        let body = self.plain(body).await?;
+        let options = FileOptions::new(head).create(HEAD_BYTES, Allocation::Preallocated);
+        let head = self.file(options).await?;
+        match ExistingDevice::take(head, body, &identity.unwrap_or_default()).await {
+            Ok(device) => Ok(device),
+            Err(error @ (ExistingError::Size { .. } | ExistingError::Labelled { .. })) => {
+                Err(Failure::refused(error))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Opens a file or device to read what is on it, beside whoever else has it open.

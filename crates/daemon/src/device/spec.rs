@@ -20,14 +20,15 @@ pub enum DeviceSpec {
     Lossy { path: PathBuf, seed: u64, leak: u32 },
     /// A file or device without a lock, for tests: as seen by another host.
     Shared(PathBuf),
+    /// A device with its contents, whose superblock is in a file.
+    Existing { body: Box<DeviceSpec>, head: PathBuf },
 }
 
 /// An invalid device name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a device name ({reason}): give a path, ram:SIZE, model:NAME|FILE?store=FILE \
-     or \
-     lossy:FILE?seed=N&leak=N"
+    "{text:?} is not a device name ({reason}): give a path, ram:SIZE, model:NAME|FILE?store=FILE, \
+     existing:DEVICE?head=FILE or lossy:FILE?seed=N&leak=N"
 )]
 pub struct SpecError {
     text: String,
@@ -42,6 +43,7 @@ impl DeviceSpec {
             | Self::Shared(path)
             | Self::Lossy { path, .. }
             | Self::Model { store: path, .. } => Some(path),
+            Self::Existing { body, .. } => body.path(),
             Self::Ram(_) => None,
         }
     }
@@ -73,6 +75,10 @@ impl DeviceSpec {
             }
             Self::Ram(size) => Self::Ram(size),
             Self::Shared(path) => Self::Shared(std::path::absolute(path)?),
+            Self::Existing { body, head } => Self::Existing {
+                body: Box::new(body.absolute()?),
+                head: std::path::absolute(head)?,
+            },
         })
     }
 }
@@ -99,6 +105,15 @@ impl FromStr for DeviceSpec {
             let leak = u32::try_from(number("leak")?).map_err(|_| error("leak is too large"))?;
             return Ok(Self::Lossy { path: path.into(), seed: number("seed")?, leak });
         }
+        if let Some(rest) = text.strip_prefix("existing:") {
+            let (body, head) = rest.rsplit_once("?head=").ok_or_else(|| error("no head"))?;
+            let body: Self = body.parse()?;
+            let is_plain = matches!(body, Self::Path(_) | Self::Lossy { .. });
+            return match is_plain {
+                true => Ok(Self::Existing { body: Box::new(body), head: head.into() }),
+                false => Err(error("it is no device with contents of its own")),
+            };
+        }
         if let Some(path) = text.strip_prefix("shared:") {
             return Ok(Self::Shared(path.into()));
         }
@@ -112,6 +127,7 @@ impl fmt::Display for DeviceSpec {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Ram(size) => write!(f, "ram:{size}"),
             Self::Shared(path) => write!(f, "shared:{}", path.display()),
+            Self::Existing { body, head } => write!(f, "existing:{body}?head={}", head.display()),
             Self::Model { model, store } => write!(f, "model:{model}?store={}", store.display()),
             Self::Lossy { path, seed, leak } => {
                 write!(f, "lossy:{}?seed={seed}&leak={leak}", path.display())
@@ -137,6 +153,8 @@ mod tests {
             "model:hdd-7k2-4t?store=/x/a.img",
             "lossy:/x/b?seed=3&leak=4",
             "shared:/x/c",
+            "existing:/dev/sdb?head=/var/lib/headpond/hv0.head",
+            "existing:lossy:/x/b?seed=3&leak=4?head=/x/b.head",
         ];
         for name in names {
             assert_eq!(name.parse::<DeviceSpec>().unwrap().to_string(), name);
@@ -150,6 +168,9 @@ mod tests {
             ("model:hdd-7k2-4t", "no store"),
             ("lossy:/x?seed=y", "seed is not a number"),
             ("", "empty"),
+            ("existing:/dev/sdb", "no head"),
+            ("existing:ram:1M?head=/x", "no device with contents"),
+            ("existing:?head=/x", "empty"),
         ] {
             let error = name.parse::<DeviceSpec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

@@ -41,7 +41,11 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         spec => spec.path().expect("everything else has a path"),
     };
     let facts = inspect(path).map_err(not_inspected)?;
-    let hazards = facts.hazards();
+    let mut hazards = facts.hazards();
+    if matches!(spec, DeviceSpec::Existing { .. }) {
+        // They are what it is taken for.
+        hazards.retain(|hazard| !matches!(hazard, Hazard::Contents(_)));
+    }
     let blocks = |hazard: &&Hazard| consent != Consent::Forced || !hazard.may_be_forced();
     let blocking: Vec<String> = hazards.iter().filter(blocks).map(Hazard::to_string).collect();
     if !blocking.is_empty() {

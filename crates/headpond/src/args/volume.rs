@@ -1,7 +1,9 @@
 //! Arguments of the commands that create, serve, show, change and remove a volume.
 
+use anyhow::Result;
 use clap::Args;
 use headpond_api::config::{LogFormat, LogLevel};
+use headpond_api::outcome::Failure;
 use headpond_api::requests::FlushPace;
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_daemon::wall_clock;
@@ -17,9 +19,9 @@ use std::time::SystemTime;
 /// The array that is made of new members.
 #[derive(Args)]
 pub struct ArrayArgs {
-    /// RAID level: 0, 1, 10, 5, 6, 50, 60.
+    /// RAID level: 0, 1, 10, 5, 6, 50, 60. Of an existing device (--core) there is none.
     #[arg(long, value_name = "LEVEL")]
-    pub raid: Level,
+    pub raid: Option<Level>,
     /// Groups of the array (levels 10, 50 and 60); default: mirrors of two, and two parity groups.
     #[arg(long)]
     pub groups: Option<u16>,
@@ -78,9 +80,19 @@ pub enum StripingWord {
 
 impl ArrayArgs {
     /// The number of groups for so many members.
-    pub fn groups(&self, members: usize) -> u16 {
+    pub fn groups(&self, level: Level, members: usize) -> u16 {
         let members = u16::try_from(members).unwrap_or(u16::MAX);
-        self.groups.unwrap_or(self.raid.usual_groups(members))
+        self.groups.unwrap_or(level.usual_groups(members))
+    }
+
+    /// The level, which is to be given unless the core is an existing device.
+    ///
+    /// # Errors
+    /// Where it is not.
+    pub fn level(&self) -> Result<Level> {
+        self.raid.ok_or_else(|| {
+            Failure::usage("the level of the array is missing: --raid 0, 1, 10, 5, 6, 50 or 60")
+        })
     }
 
     /// The declustered layout, if any.
@@ -89,7 +101,8 @@ impl ArrayArgs {
     }
 }
 
-/// Create a volume of an array and, optionally, a cache; all data on the devices is lost.
+/// Create a volume of an array and, optionally, a cache; all data on the devices is lost, but for
+/// that of a core with --keep.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond create hv0 --raid 6 --strip 64K /dev/sd[b-g] --cache /dev/nvme0n1\n  \
@@ -98,15 +111,31 @@ impl ArrayArgs {
     headpond create hv3 --raid 5 --integrity /dev/sd[b-e] --cache /dev/nvme0n1\n  \
     headpond create hv5 --raid 6 /dev/sd[b-g] --cache /dev/nvme0n1 --cache /dev/nvme1n1\n  \
     headpond create hv4 --raid 0 --striping speed /dev/nvme0n1 /dev/nvme1n1\n  \
-    headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n\n\
+    headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n  \
+    headpond create hv6 --core /dev/sdb --keep --cache /dev/nvme0n1\n\n\
     A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
     sparse file). Devices that hold a file system, are mounted or in use are refused.")]
 pub struct CreateArgs {
     /// Name of the volume.
     pub name: String,
     /// Members of the array, in any order.
-    #[arg(required = true, value_name = "DEV")]
+    #[arg(required_unless_present = "core", value_name = "DEV")]
     pub members: Vec<String>,
+    /// An existing block device or image as it is, instead of an array of new members. Nothing but
+    /// the clients' data is written to it, and after `headpond detach` it is used directly again.
+    #[arg(
+        long,
+        value_name = "DEV",
+        requires = "keep",
+        conflicts_with_all = [
+            "members", "raid", "groups", "width", "striping", "weights", "strip", "no_intent",
+            "integrity", "zeroed", "assume_clean", "journal",
+        ]
+    )]
+    pub core: Option<String>,
+    /// Keep the contents of the core.
+    #[arg(long)]
+    pub keep: bool,
     #[command(flatten)]
     pub array: ArrayArgs,
     /// A stripe journal on a fast device: makes a degraded array of levels 5, 6, 50 and 60 safe
@@ -129,8 +158,9 @@ pub struct CreateArgs {
     #[arg(long, value_name = "RAM", requires = "cache")]
     pub tier: Option<String>,
     /// How requests use the cache: write-back, write-through, write-around, write-invalidate,
-    /// write-only, pass-through; default: write-back. (Defaults of settings are of the program,
-    /// unless [defaults] of the machine's configuration has others: `headpond check-config`.)
+    /// write-only, pass-through; default: write-back, with --keep write-through. (Defaults of
+    /// settings are of the program, unless [defaults] of the machine's configuration has others:
+    /// `headpond check-config`.)
     #[arg(long, value_parser = parse_word::<Mode>, requires = "cache")]
     pub mode: Option<Mode>,
     /// Cleaning policy: stripe (in address order), alru (least recently used), acp (the dirtiest
@@ -275,7 +305,8 @@ pub struct ScanArgs {
 /// Serve a volume from the superblocks of its devices: its description is made anew.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond import hv0\n  headpond import --all\n  \
-    headpond import hv0 --in /srv/images\n\n\
+    headpond import hv0 --in /srv/images\n  \
+    headpond import hv6 --core /dev/sdb --keep --cache /dev/nvme0n1\n\n\
     Shape, cache, mode and settings are those on the devices; exports those of a description that\n\
     is there, or a Unix socket.")]
 pub struct ImportArgs {
@@ -285,6 +316,20 @@ pub struct ImportArgs {
     /// All volumes that were found.
     #[arg(long)]
     pub all: bool,
+    /// The existing device of a volume whose head was lost with the state folder: it is taken anew
+    /// below its cache. What the cache has clean is dropped; dirty data is refused without --force,
+    /// as the device may have been used meanwhile.
+    #[arg(long, value_name = "DEV", requires_all = ["keep", "cache", "name"], conflicts_with = "all")]
+    pub core: Option<String>,
+    /// Keep the contents of the core.
+    #[arg(long, requires = "core")]
+    pub keep: bool,
+    /// The cache of the existing device.
+    #[arg(long, value_name = "DEV", requires = "core")]
+    pub cache: Option<String>,
+    /// Write the dirty data of the cache to the core, whatever was written there meanwhile.
+    #[arg(long, requires = "core")]
+    pub force: bool,
     #[command(flatten)]
     pub found: FoundArgs,
 }
@@ -463,6 +508,14 @@ pub struct StopArgs {
     /// Disconnect clients and end commands in progress; acknowledged data is not lost.
     #[arg(long, conflicts_with = "wait")]
     pub force: bool,
+}
+
+/// Take Headpond away from an existing device (`create --core DEV --keep`): dirty data is written
+/// to it, and the volume removed. The device is used directly again.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond detach hv6\n  mount /dev/sdb /srv")]
+pub struct DetachArgs {
+    pub name: String,
 }
 
 /// Remove a volume: its superblocks and its description. All its data is lost.

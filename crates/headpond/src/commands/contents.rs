@@ -14,5 +14,6 @@ pub fn contents(args: &ArrayArgs) -> Contents {
 
 /// The note for the user about it.
 pub fn note(args: &ArrayArgs) -> Option<String> {
-    (args.assume_clean && args.raid != Level::Raid0).then(|| ASSUMED.to_owned())
+    (args.assume_clean && args.raid.is_some_and(|level| level != Level::Raid0))
+        .then(|| ASSUMED.to_owned())
 }

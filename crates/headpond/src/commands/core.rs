@@ -67,8 +67,9 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             let claims = claims::check(places, &members, &args.volume, consent)?;
             let declustered = args.array.declustered();
             let ChosenStriping { striping, notes } = striping::find_on(&args.array, &members)?;
-            let groups = args.array.groups(members.len());
-            let ArrayArgs { raid, strip, no_intent, integrity, .. } = args.array;
+            let raid = args.array.level()?;
+            let groups = args.array.groups(raid, members.len());
+            let ArrayArgs { strip, no_intent, integrity, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,

@@ -1,6 +1,7 @@
 //! `headpond create`.
 
 use super::contents;
+use super::existing;
 use super::striping;
 use crate::args::CreateArgs;
 use crate::device::claims;
@@ -12,6 +13,7 @@ use headpond_api::config::SettingDefaults;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::{Left, Places};
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
+use headpond_cache::Mode;
 use headpond_daemon::export;
 use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
@@ -19,6 +21,8 @@ use headpond_volume::{
     BackgroundRate, CacheDescription, CoreDescription, CreateError, CreateOptions, Description,
     Devices, ExportDescription, JournalDescription, SettingChange, Size, TierDescription, Volume,
 };
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
 use uuid::Uuid;
 
 /// Creates the volume; nothing is written before every check has passed.
@@ -27,7 +31,7 @@ use uuid::Uuid;
 /// Refusals, and write errors.
 pub fn run(places: &Places, defaults: &SettingDefaults, args: &CreateArgs) -> Result<Exit> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
-    let members = specs(&args.members)?;
+    let members = members(places, args)?;
     let caches = specs(&args.cache)?;
     check_copies(&caches)?;
     let journal = args.journal.iter().map(|journal| spec(journal)).next().transpose()?;
@@ -63,10 +67,19 @@ pub fn run(places: &Places, defaults: &SettingDefaults, args: &CreateArgs) -> Re
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
     places.check_writable()?;
-    let (description, notes) = write(places, description, devices, args)?;
+    let written = write(places, description, devices, args);
+    if let (Err(_), [DeviceSpec::Existing { head, .. }]) = (&written, &members[..]) {
+        // Of no volume.
+        let _ = fs::remove_file(head);
+    }
+    let (description, notes) = written?;
     claims::tell_lost(&claims);
     tell_of_write_caches(&with_write_cache);
     notes.iter().for_each(|note| println!("{note}"));
+    if let [existing @ DeviceSpec::Existing { body, .. }] = &members[..] {
+        existing::tell(places, &description, body);
+        existing::hide(places, &description.name, existing);
+    }
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
     Ok(Exit::Ok)
 }
@@ -88,10 +101,54 @@ fn settings(args: &CreateArgs, defaults: &SettingDefaults) -> Result<SettingDefa
     if let (true, Some(change)) = (args.cache.is_empty(), of.cache.first()) {
         return Err(Failure::usage(format!("{change} needs a cache: name its device, --cache")));
     }
+    let mut defaults = defaults.clone();
+    if args.keep {
+        // A device that is used past its cache by mistake is then behind by nothing.
+        defaults.cache.mode = Mode::WriteThrough;
+    }
     Ok(SettingDefaults {
         cache: defaults.cache.with_all(&[flags, of.cache].concat()).map_err(Failure::usage)?,
         tier: defaults.tier.with_all(&of.tier).map_err(Failure::usage)?,
         array: defaults.array.with_all(&of.array).map_err(Failure::usage)?,
+    })
+}
+
+/// The members of a new array, or the existing device.
+fn members(places: &Places, args: &CreateArgs) -> Result<Vec<DeviceSpec>> {
+    let Some(core) = &args.core else {
+        if args.keep {
+            let error = "--keep keeps the contents of the device of --core: name it there";
+            return Err(Failure::usage(error));
+        }
+        return specs(&args.members);
+    };
+    let head = places.head(&args.name);
+    let text = format!("existing:{}?head={}", spec(core)?, head.display());
+    Ok(vec![spec(&text)?])
+}
+
+/// The core of a new array, or of the existing device.
+fn core(args: &CreateArgs, members: &[DeviceSpec]) -> Result<CoreDescription> {
+    if let [existing @ DeviceSpec::Existing { body, .. }] = members {
+        let path = body.path().expect("it is a device or a file");
+        let bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
+        let bytes =
+            bytes.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        return Ok(existing::core_on(existing, bytes));
+    }
+    let level = args.array.level()?;
+    Ok(CoreDescription {
+        raid: level,
+        groups: args.array.groups(level, members.len()),
+        strip: args.array.strip,
+        intent: !args.array.no_intent,
+        integrity: args.array.integrity,
+        members: members.iter().map(DeviceSpec::to_string).collect(),
+        spares: Vec::new(),
+        declustered: args.array.declustered(),
+        striping: Striping::Plain,
+        background: BackgroundRate::default(),
+        journal: None,
     })
 }
 
@@ -128,19 +185,7 @@ fn describe(
         heartbeat_ms: args.heartbeat_ms,
         tier,
         cache,
-        core: CoreDescription {
-            raid: args.array.raid,
-            groups: args.array.groups(members.len()),
-            strip: args.array.strip,
-            intent: !args.array.no_intent,
-            integrity: args.array.integrity,
-            members: members.iter().map(DeviceSpec::to_string).collect(),
-            spares: Vec::new(),
-            declustered: args.array.declustered(),
-            striping: Striping::Plain,
-            background: BackgroundRate::default(),
-            journal: None,
-        },
+        core: core(args, members)?,
         array: settings.array,
         further_cores: Vec::new(),
         exports,
@@ -188,7 +233,10 @@ fn write(
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
         let opener = Opener::new(ring, runtime.clone());
-        let members = opener.open_all(members).await?;
+        let members = match members {
+            [DeviceSpec::Existing { body, head }] => vec![opener.take_existing(body, head).await?],
+            members => opener.open_all(members).await?,
+        };
         let journals = opener.open_all(journals).await?;
         let mut devices = Devices { members, journals, ..Devices::default() };
         match opener.open_all(caches).await? {

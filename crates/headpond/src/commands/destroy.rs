@@ -1,5 +1,6 @@
 //! `headpond destroy`.
 
+use super::existing;
 use crate::args::DestroyArgs;
 use crate::device::{DeviceSpec, Opener};
 use anyhow::Result;
@@ -8,7 +9,7 @@ use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
-use headpond_volume::{CacheDescription, Description, Devices, Volume};
+use headpond_volume::{CacheDescription, Description, Destroyed, Devices, Volume};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
@@ -32,9 +33,25 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
             devices.join(", ")
         )));
     }
+    let destroyed = erase(&description)?;
+    existing::unhide(places, &description);
+    places.forget(name)?;
+    for error in &destroyed.failed {
+        eprintln!("headpond: note: not erased, old superblocks may remain: {error}");
+    }
+    let erased = destroyed.erased;
+    let devices = if erased == 1 { "device is" } else { "devices are" };
+    println!("destroyed {name}, {holds}: {erased} {devices} free");
+    Ok(Exit::Ok)
+}
+
+/// Erases the superblocks of the volume's devices, as far as they are there.
+///
+/// # Errors
+/// Where a name cannot be read; the outcome of each device is in what is returned.
+pub(super) fn erase(description: &Description) -> Result<Destroyed> {
     let pool = BufferPool::new(&PoolConfig::default());
-    let destroyed = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
-        let description = &description;
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
         let opener = Opener::new(ring, runtime);
         let mut devices = Devices::default();
         let cache = description.cache.as_ref();
@@ -53,16 +70,8 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
                 Err(error) => eprintln!("headpond: note: not touched: {}", told(&error)),
             }
         }
-        Ok::<_, anyhow::Error>(Volume::destroy(description, &devices).await)
-    })??;
-    places.forget(name)?;
-    for error in &destroyed.failed {
-        eprintln!("headpond: note: not erased, old superblocks may remain: {error}");
-    }
-    let erased = destroyed.erased;
-    let devices = if erased == 1 { "device is" } else { "devices are" };
-    println!("destroyed {name}, {holds}: {erased} {devices} free");
-    Ok(Exit::Ok)
+        Ok(Volume::destroy(description, &devices).await)
+    })?
 }
 
 /// In bytes: capacity of the members, and dirty data of the cache.

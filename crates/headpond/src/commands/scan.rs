@@ -91,6 +91,13 @@ pub fn run(places: &Places, args: &ScanArgs) -> Result<Exit> {
 /// # Errors
 /// Where there is none of that name, or it cannot be served.
 pub fn import(places: &Places, file: &ConfigFile, args: &ImportArgs) -> Result<Exit> {
+    let defaults = file.config.defaults.clone();
+    let options = ServeOptions { tolerance: Tolerance::Careful, defaults, wait_for_devices: None };
+    if args.core.is_some() {
+        let description = super::existing::import(places, args)?;
+        begin_log(&file.config, &LogArgs::default())?;
+        return headpond_daemon::serve(places, description, options);
+    }
     let found = find(&args.found)?;
     if args.all {
         let mut exit = Exit::Ok;
@@ -109,8 +116,6 @@ pub fn import(places: &Places, file: &ConfigFile, args: &ImportArgs) -> Result<E
     let found = pick(&found, name)?;
     let description = describe_one(places, found)?;
     begin_log(&file.config, &LogArgs::default())?;
-    let defaults = file.config.defaults.clone();
-    let options = ServeOptions { tolerance: Tolerance::Careful, defaults, wait_for_devices: None };
     headpond_daemon::serve(places, description, options)
 }
 

@@ -12,7 +12,7 @@ use crate::args::StatusArgs;
 use crate::telling::{print_json, word};
 use anyhow::Result;
 pub use array::print_array;
-use array::{print_array_live, print_devices};
+use array::{print_array_live, print_devices, tell_shape};
 use clients::print_clients;
 pub use copies::print_copies;
 use errors::print_errors;
@@ -73,8 +73,8 @@ fn print(status: &Status) {
     }
     let first = &status.cores[0];
     match &first.array {
-        Some(array) => print_array(array, status.has_array_errors()),
-        None => println!("  array     {} of {} members", first.level, first.devices.len()),
+        Some(array) => print_array(first, array, status.has_array_errors()),
+        None => println!("  array     {}", tell_shape(first)),
     }
     print_devices(first);
     if let Some(how) = &first.write_hole {
@@ -127,15 +127,14 @@ fn tell_loading(status: &LoadingStatus) -> String {
 /// The further cores, each in one line.
 pub fn print_cores(status: &Status) {
     for core in &status.cores[1..] {
-        let members = core.array.as_ref().map_or(core.devices.len(), |it| it.members.len());
         let state = core.array.as_ref().map(|array| format!(", {}", word(array.health)));
         let bytes = core.size_bytes.map(|bytes| format!("{}, ", size(bytes)));
         println!(
-            "  core {:<4} {}: {}{} of {members} members{}",
+            "  core {:<4} {}: {}{}{}",
             core.id.to_string(),
             core.name,
             bytes.unwrap_or_default(),
-            core.level,
+            tell_shape(core),
             state.unwrap_or_default(),
         );
         print_devices(core);

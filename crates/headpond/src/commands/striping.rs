@@ -26,12 +26,11 @@ pub struct ChosenStriping {
 /// # Errors
 /// Where it does not.
 pub fn check(args: &ArrayArgs) -> Result<()> {
-    match args.raid == Level::Raid0 || is_plain(args) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "{} stripes all members equally: --striping and --weights are for level 0",
-            args.raid
+    match args.raid {
+        Some(level) if level != Level::Raid0 && !is_plain(args) => Err(Failure::usage(format!(
+            "{level} stripes all members equally: --striping and --weights are for level 0"
         ))),
+        _ => Ok(()),
     }
 }
 
@@ -46,7 +45,7 @@ pub async fn find(
 ) -> Result<ChosenStriping> {
     let is_plain = is_plain(args);
     let strip_bytes = u32::try_from(args.strip.bytes()).unwrap_or(u32::MAX);
-    if args.raid != Level::Raid0 || members.len() < 2 || strip_bytes == 0 {
+    if args.raid != Some(Level::Raid0) || members.len() < 2 || strip_bytes == 0 {
         return Ok(ChosenStriping { striping: Striping::Plain, notes: Vec::new() });
     }
     let mut known = Vec::new();
@@ -99,7 +98,7 @@ pub async fn find(
 /// As those of [`find`], and where one cannot be opened.
 pub fn find_on(args: &ArrayArgs, members: &[DeviceSpec]) -> Result<ChosenStriping> {
     check(args)?;
-    if args.raid != Level::Raid0 {
+    if args.raid != Some(Level::Raid0) {
         return Ok(ChosenStriping { striping: Striping::Plain, notes: Vec::new() });
     }
     let pool = BufferPool::new(&PoolConfig::default());

@@ -17,6 +17,7 @@ mod demo;
 mod drive;
 mod errors;
 mod events;
+mod existing;
 mod hung_server;
 mod import;
 mod kill;

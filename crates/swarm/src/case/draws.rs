@@ -1,10 +1,10 @@
 //! What the lives of a case are like: workload, commands, faults, and where they are cut.
 
-use super::Case;
+use super::{Case, is_all_logged};
 use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
-use crate::steps::Step;
+use crate::steps::{Exchange, Step};
 use crate::topology::Topology;
 use headpond_block::ByteRange;
 use headpond_cache::{BypassPolicy, CutoffPolicy, PromotionPolicy};
@@ -18,6 +18,7 @@ impl Case<'_> {
     pub(super) fn draw_life(&mut self, machine: &Machine, is_severe: bool) -> Order {
         let has_cache = machine.topology.cache.is_some();
         let workload = self.draw_workload(machine, is_severe);
+        let is_logged = is_all_logged(self.seed);
         let random = &mut self.random;
         let mut steps: Vec<(Duration, Step)> = Vec::new();
         let when = |random: &mut Random| Duration::from_micros(1 << (8 + random.below(10)));
@@ -32,6 +33,10 @@ impl Case<'_> {
             if has_cache && !bypasses {
                 steps.push((when(random), command));
             }
+        }
+        if has_cache && !is_plain && is_logged && random.one_in(2) {
+            // Later parts of blocks are written whose rest only the array has.
+            steps.push((when(random), Step::Exchange(Exchange::Purge)));
         }
         let topology = &machine.topology;
         // Blocks that cannot be read are on one member, or where the others replace all of them.

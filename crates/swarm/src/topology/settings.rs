@@ -34,6 +34,20 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
     settings
 }
 
+/// The same, such that each write is in the log before it is anywhere else.
+pub(crate) fn all_logged(settings: CacheSettings) -> CacheSettings {
+    let mode = if settings.mode.is_write_back() { settings.mode } else { Mode::WriteBack };
+    let promotion = Promotion { policy: PromotionPolicy::Always, ..settings.promotion };
+    CacheSettings {
+        mode,
+        promotion,
+        seq_cutoff: SeqCutoff::NEVER,
+        classes: ClassSetting::None,
+        bypass: BypassPolicy::Off,
+        ..settings
+    }
+}
+
 /// So often that short lives have several; in every second case too rarely for these small caches,
 /// or never: a checkpoint makes stable what a mistake might have left unstable.
 pub(crate) fn draw_checkpoint(random: &mut Random) -> Size {

@@ -11,7 +11,7 @@ use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceNam
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{
     Contents, CreateOptions as ArrayOptions, Inspection, Integrity, Intent, JournalOptions,
-    Occupied, Prepared,
+    Occupied, Owner, Prepared,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -186,7 +186,7 @@ pub(crate) fn array_options(
     (name, uuid): (String, Uuid),
     core: &CoreDescription,
     options: &CreateOptions,
-    owner: Option<Uuid>,
+    owner: Option<Owner>,
 ) -> ArrayOptions {
     ArrayOptions {
         name,

@@ -6,6 +6,7 @@ pub(crate) use cache::{FoundCache, Wanted, is_memory};
 
 use crate::assembly::cores::StripesDiffer;
 use crate::assembly::ownership::{ClaimError, Claimant};
+use crate::existing::{ContentsChanged, ExistingDevice};
 use crate::notes::Note;
 use headpond_block::{BlockDevice, BufferPool, DeviceName};
 use headpond_cache::LoadProgress;
@@ -28,6 +29,15 @@ pub struct Devices {
     pub journals: Vec<Rc<dyn BlockDevice>>,
     /// Why devices of the description are not among these.
     pub absent: Vec<Note>,
+    /// Existing devices among the members that somebody else has written to.
+    pub changed: Vec<ChangedDevice>,
+}
+
+/// An existing device, and what differs on it from when it was last in use here.
+#[derive(Clone)]
+pub struct ChangedDevice {
+    pub device: Rc<ExistingDevice>,
+    pub change: ContentsChanged,
 }
 
 impl Devices {
@@ -123,6 +133,11 @@ pub enum OpenError {
          cores of the description, or start without it with --force"
     )]
     OtherCores { device: DeviceName },
+    #[error(
+        "{0}: what the cache has of it is out of date, and dirty data would overwrite what was \
+         written; start without the cache with --force, which discards its dirty data"
+    )]
+    CoreWritten(ContentsChanged),
     #[error(transparent)]
     Stripes(#[from] StripesDiffer),
     #[error("the cache in memory cannot be created: {0}")]

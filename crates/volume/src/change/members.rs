@@ -29,6 +29,11 @@ pub enum ChangeMembersError {
     NoMember { volume: String, device: String },
     #[error(transparent)]
     Busy(#[from] BusyError),
+    #[error(
+        "{volume} is on an existing device, which stays as it would be without Headpond: it gets no other \
+         members; `headpond detach {volume}` gives it back"
+    )]
+    Existing { volume: String },
     #[error("array `{array}` has no redundancy: a scrub could neither compare nor repair anything")]
     NoRedundancy { array: String },
     #[error("{device} has a role: `headpond array replace` gives it to another device")]
@@ -113,6 +118,16 @@ pub struct ReturningMember {
 const SILENT_MS: u64 = 2000;
 
 impl Volume {
+    /// Refuses a first core whose data lies where its users put it.
+    pub(crate) fn refuse_existing(&self, core: Option<&str>) -> Result<(), ChangeMembersError> {
+        let description = self.description();
+        let is_first = core.is_none_or(|core| core == description.name);
+        match is_first && description.core.is_existing() {
+            true => Err(ChangeMembersError::Existing { volume: description.name }),
+            false => Ok(()),
+        }
+    }
+
     /// Has `keeper` save the description.
     pub fn keep_description(&self, keeper: DescriptionKeeper) {
         self.kept.keeper.replace(Some(keeper));
@@ -158,6 +173,7 @@ impl Volume {
         new: NewMember,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.begin_change()?;
+        self.refuse_existing(core)?;
         let core = self.array_of(core)?;
         self.join(&core, new).await?;
         core.background.wake();
@@ -176,6 +192,7 @@ impl Volume {
         with: Option<NewMember>,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.begin_change()?;
+        self.refuse_existing(core)?;
         let core = self.array_of(core)?;
         let role = self.role_on(&core, member)?;
         let spare = match with {

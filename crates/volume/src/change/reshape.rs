@@ -90,6 +90,7 @@ impl Volume {
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.begin_change()?;
+        self.refuse_existing(core)?;
         let core = self.core(core)?;
         let Additions { additions, words, to_look_at } = self.additions(&core, by)?;
         self.consider_reshape(&core, &additions)?;

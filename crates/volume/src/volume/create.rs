@@ -10,9 +10,9 @@ use crate::assembly::open::{Devices, is_memory};
 use crate::description::Description;
 use crate::record::VolumeRecord;
 use headpond_block::{BlockDevice, DeviceError};
-use headpond_cache::OpenError;
+use headpond_cache::{OpenError, Superblock};
 use headpond_raid::array::write_first_volume_record;
-use headpond_raid::{CreateOptions as ArrayOptions, Inspection, Occupied};
+use headpond_raid::{Contents, CreateOptions as ArrayOptions, Inspection, Intent, Occupied, Owner};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -30,7 +30,7 @@ impl Volume {
     ) -> Result<u64, CreateError> {
         let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
         let has_cache = devices.cache.as_ref().is_some_and(lasts) || !devices.copies.is_empty();
-        let owner = has_cache.then_some(options.cache);
+        let owner = has_cache.then_some(Owner { cache: options.cache, generation: 0 });
         let plans = plans(description, devices, options, owner);
         let mut arrays = Vec::new();
         let mut journals = devices.journals.iter();
@@ -81,6 +81,35 @@ impl Volume {
             Self::destroy(description, devices).await;
         }
         made.map(|()| arrays[0].1.size_bytes)
+    }
+
+    /// Writes the superblock of an existing device anew, below a cache that there is: its head was
+    /// lost.
+    ///
+    /// # Errors
+    /// Where the device is none that the cache could be of, or fails.
+    pub async fn create_below(
+        description: &Description,
+        member: &Rc<dyn BlockDevice>,
+        cache: &Superblock,
+    ) -> Result<(), CreateError> {
+        let options = CreateOptions {
+            contents: Contents::Unknown,
+            intent: Intent::None,
+            occupied: Occupied::Refuse,
+            cache: cache.cache,
+            journal: cache.cache,
+        };
+        let owner = Owner { cache: cache.cache, generation: cache.generation };
+        let devices = Devices { members: vec![Rc::clone(member)], ..Devices::default() };
+        let text = VolumeRecord::new(1, description).to_bytes()?;
+        for (members, array) in plans(description, &devices, &options, Some(owner)) {
+            for member in members {
+                write_first_volume_record(&**member, array.uuid, &text).await?;
+            }
+            headpond_raid::create(members, &array).await?;
+        }
+        Ok(())
     }
 
     /// Erases the superblocks of the volume; devices that do not belong to it are left alone, and
@@ -149,7 +178,7 @@ fn plans<'a>(
     description: &Description,
     devices: &'a Devices,
     options: &CreateOptions,
-    owner: Option<Uuid>,
+    owner: Option<Owner>,
 ) -> Vec<(&'a [Rc<dyn BlockDevice>], ArrayOptions)> {
     let further = &description.further_cores;
     let names = further.iter().map(|further| description.array_name(&further.name));

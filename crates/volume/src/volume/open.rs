@@ -5,13 +5,13 @@ use super::kept::{BegunRecords, begin_records};
 use crate::assembly::cached::Cached;
 use crate::assembly::cores::{Core, Cores};
 use crate::assembly::open::{
-    Devices, FoundCache, LoadWatch, OpenError, OpenOptions, Tolerance, Wanted,
+    ChangedDevice, Devices, FoundCache, LoadWatch, OpenError, OpenOptions, Tolerance, Wanted,
 };
 use crate::assembly::ownership::Ownership;
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::notes::{Note, joined};
 use crate::record::RecordError;
-use headpond_block::{BlockDevice, Outcome, Runtime, Stability};
+use headpond_block::{BlockDevice, DeviceError, Outcome, Runtime, Stability};
 use headpond_cache::OpenError::CoreChanged;
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
@@ -58,13 +58,8 @@ impl Volume {
         options: OpenOptions,
         ownership: &Ownership,
     ) -> Result<Self, OpenError> {
-        let Devices { tier, cache, copies, members, journals, absent } = devices;
-        let mut cache = Wanted {
-            described: description.cache.as_ref(),
-            device: cache,
-            mirror: None,
-            reason: joined(&absent),
-        };
+        let Devices { tier, cache, copies, members, journals, absent, changed } = devices;
+        let mut cache = Wanted::new(description, cache, &absent, &changed);
         let tuning = Tuning::with_pool(options.pool.clone());
         let (name, how) = (&*description.name, (&options, &tuning));
         let told_of_copies = cache.find_mirror(runtime, name, copies, tuning.clone()).await;
@@ -110,6 +105,8 @@ impl Volume {
                 None
             }
         };
+        // A cache of before is given up by now.
+        notes.extend(accept(changed).await.map_err(AssembleError::Device)?);
         let mut volume = Self::assembled(description, cores, cached, notes, ownership.clone());
         volume.go_on_from(recorded);
         if let Some(device) = tier
@@ -131,6 +128,16 @@ impl Volume {
             Err(error) => self.warn(error.to_string()),
         }
     }
+}
+
+/// Takes what others have written to existing devices for their contents; the notes on it.
+async fn accept(changed: Vec<ChangedDevice>) -> Result<Vec<Note>, DeviceError> {
+    let mut notes = Vec::new();
+    for ChangedDevice { device, change } in changed {
+        device.accept().await?;
+        notes.push(change.to_string().into());
+    }
+    Ok(notes)
 }
 
 /// Continues without a cache, which from now on is refused.

@@ -46,6 +46,7 @@ async fn open(runtime: &Runtime, tier: Option<Mode>) -> Volume {
         members: ["m0", "m1", "m2"].map(|name| device(runtime, name)).into(),
         journals: Vec::new(),
         absent: Vec::new(),
+        changed: Vec::new(),
         copies: Vec::new(),
     };
     let mut description = Description {
@@ -171,6 +172,7 @@ async fn that_looks_for_metadata(runtime: &Runtime, mode: Mode) -> Volume {
         members: ["m0", "m1", "m2"].map(|name| device(runtime, name)).into(),
         journals: Vec::new(),
         absent: Vec::new(),
+        changed: Vec::new(),
         copies: Vec::new(),
     };
     let mut description = description(mode, 2);

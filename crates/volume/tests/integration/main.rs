@@ -11,6 +11,7 @@ mod cores;
 mod declustered;
 mod durable;
 mod errors;
+mod existing;
 mod flushed_positions;
 mod initialise;
 mod jobs;

@@ -107,6 +107,7 @@ impl Machine {
             members,
             journals: Vec::new(),
             absent: Vec::new(),
+            changed: Vec::new(),
             copies: Vec::new(),
         }
     }

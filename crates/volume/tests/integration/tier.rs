@@ -61,6 +61,7 @@ impl Counted {
             members: self.members.iter().map(member).collect(),
             journals: Vec::new(),
             absent: Vec::new(),
+            changed: Vec::new(),
             copies: Vec::new(),
         }
     }
@@ -286,6 +287,7 @@ fn flushed_writes_outlive_the_tier() {
                     members: members.iter().map(disk).collect(),
                     journals: Vec::new(),
                     absent: Vec::new(),
+                    changed: Vec::new(),
                     copies: Vec::new(),
                 };
                 if is_new {

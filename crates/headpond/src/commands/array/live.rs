@@ -354,11 +354,14 @@ impl OfArgs {
             (true, None, core) => print_json(&core.map(Versioned::new))?,
             (false, ..) => {
                 println!("{}: {done}", self.volume);
-                match (&status.cache, self.array(status)) {
+                match (&status.cache, self.core_of(status)) {
                     (Some(cache), _) if self.cache => status::print_copies(cache),
-                    (_, array) => {
+                    (_, core) => {
                         let has_errors = status.has_array_errors();
-                        array.into_iter().for_each(|it| status::print_array(it, has_errors));
+                        let array = core.and_then(|core| Some((core, core.array.as_ref()?)));
+                        array.into_iter().for_each(|(core, array)| {
+                            status::print_array(core, array, has_errors);
+                        });
                     }
                 }
                 status::print_jobs(status);

@@ -13,16 +13,25 @@ use std::collections::BTreeMap;
 /// Letters in a line of devices.
 const LINE_MAX: usize = 86;
 
+/// What a core is, without its state.
+pub fn tell_shape(core: &CoreAnswer) -> String {
+    let members = core.array.as_ref().map_or(core.devices.len(), |array| array.members.len());
+    match core.is_existing {
+        true => "an existing device".to_owned(),
+        false => format!("{} of {members} members", core.level),
+    }
+}
+
 /// The array in one line, and each deviation.
-pub fn print_array(array: &ArrayStatus, has_errors: bool) {
-    let members = array.members.len();
+pub fn print_array(core: &CoreAnswer, array: &ArrayStatus, has_errors: bool) {
     let state = match (array.health, has_errors) {
         (HealthState::Errors, _) | (HealthState::Healthy, true) => {
             "all members in use, with errors".into()
         }
         (health, _) => word(health),
     };
-    println!("  array     {} of {members} members{}, {state}", array.level, spread(array));
+    let (word, shape) = (if core.is_existing { "core " } else { "array" }, tell_shape(core));
+    println!("  {word}     {shape}{}, {state}", spread(array));
     let lines = array.deadlines.as_ref().map(tell_deadlines).into_iter();
     let lines = lines.chain(array.integrity.as_ref().map(tell_integrity));
     let lines = lines.chain(tell_suspect_parity(array.suspect_parity_blocks, array.level));
@@ -48,7 +57,7 @@ pub fn print_devices(core: &CoreAnswer) {
         None => drop(groups.insert(0, core.devices.iter().map(String::as_str).collect())),
     }
     let mut lines = tell_devices(&groups);
-    if core.level != Level::Raid1 {
+    if core.level != Level::Raid1 && !core.is_existing {
         lines.push(format!("in strips of {}", size(core.strip_bytes)));
     }
     lines.iter().for_each(|line| println!("            {line}"));

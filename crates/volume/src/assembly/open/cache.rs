@@ -1,10 +1,12 @@
 //! Finding the cache of a volume on its devices.
 
-use super::{OpenError, OpenOptions};
+use super::{ChangedDevice, OpenError, OpenOptions};
 use crate::assembly::cached::life_of;
 use crate::assembly::create::{CoreFacts, cache_options};
 use crate::assembly::mirror::{self, CacheDevice, FoundMirror, is_ahead};
 use crate::description::{CacheDescription, Description};
+use crate::existing::ContentsChanged;
+use crate::notes::{Note, joined};
 use headpond_block::{BlockDevice, Runtime, Stability, defect};
 use headpond_cache::{Expected, Life, Superblock};
 use headpond_raid::{Prepared, Tuning};
@@ -19,6 +21,8 @@ pub(crate) struct Wanted<'a> {
     pub mirror: Option<FoundMirror>,
     /// Why there is no device.
     pub reason: String,
+    /// What somebody else has written to below it.
+    pub changed: Option<ContentsChanged>,
 }
 
 /// The cache that it has.
@@ -29,6 +33,17 @@ pub(crate) struct FoundCache<'a> {
 }
 
 impl<'a> Wanted<'a> {
+    pub fn new(
+        description: &'a Description,
+        device: Option<Rc<dyn BlockDevice>>,
+        absent: &[Note],
+        changed: &[ChangedDevice],
+    ) -> Self {
+        let changed = changed.first().map(|it| it.change.clone());
+        let described = description.cache.as_ref();
+        Self { described, device, mirror: None, reason: joined(absent), changed }
+    }
+
     /// Finds the copies of a cache mirror; returns the notes on them.
     pub async fn find_mirror(
         &mut self,
@@ -163,6 +178,9 @@ impl<'a> Wanted<'a> {
         if self.is_older_image(&device, &superblock, cores).await? {
             return Err(OpenError::OlderCache { device: device.name().clone() });
         }
+        if let Some(change) = self.changed.clone().filter(|_| !is_memory(&*device)) {
+            return Err(OpenError::CoreWritten(change));
+        }
         Ok((FoundCache { described, device: device.into(), superblock }, told))
     }
 
@@ -207,6 +225,7 @@ fn is_lost(error: &OpenError) -> bool {
         OpenError::NoCacheDevice { .. }
             | OpenError::OlderCache { .. }
             | OpenError::OtherCores { .. }
+            | OpenError::CoreWritten(_)
             | OpenError::Cache(
                 Cache::NoCache { .. }
                     | Cache::Generation { .. }

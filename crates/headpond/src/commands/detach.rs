@@ -1,0 +1,56 @@
+//! `headpond detach`.
+
+use super::{destroy, existing, waiting};
+use crate::args::DetachArgs;
+use anyhow::Result;
+use headpond_api::client::Client;
+use headpond_api::operations;
+use headpond_api::outcome::{Exit, Failure};
+use headpond_api::place::Places;
+use headpond_api::requests::StopBody;
+
+/// Writes dirty data to the existing device of a volume, and removes the volume.
+///
+/// # Errors
+/// Where the volume has an array of its own, is in use, or has dirty data that cannot be written.
+pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
+    let name = &args.name;
+    let description = places.load(name)?;
+    let Some(device) = existing::device_of(&description) else {
+        return Err(Failure::refused(format!(
+            "{name} has an array of its own members, which nothing else can read: copy its data, then \
+             `headpond destroy {name}`; `headpond cache detach {name}` takes its cache away"
+        )));
+    };
+    if let Some(core) = description.further_cores.first() {
+        let core = &core.name;
+        return Err(Failure::refused(format!(
+            "{name} has further cores, whose data would be lost: `headpond core remove {name} {core}` \
+             makes that one a volume of its own"
+        )));
+    }
+    let client = Client::of(places, name)?;
+    if client.is_served() {
+        let body = StopBody { flush: true, wait: false, force: false };
+        waiting::post(&client, &operations::STOP, &body)?;
+    }
+    let dirty = match (&description.cache, places.left_dirty_bytes(name)) {
+        (None, _) | (_, Some(0)) => None,
+        (_, Some(bytes)) => Some(format!("{bytes} bytes of dirty data are in its cache")),
+        (_, None) => Some("its cache may have dirty data".to_owned()),
+    };
+    if let Some(dirty) = dirty {
+        return Err(Failure::refused(format!(
+            "{name} is not detached: {dirty}; serve it (`headpond serve {name}`), and detach it while it \
+             is served, which writes that data first"
+        )));
+    }
+    let erased = destroy::erase(&description)?;
+    for error in &erased.failed {
+        eprintln!("headpond: note: not erased, an old superblock may remain: {error}");
+    }
+    existing::unhide(places, &description);
+    places.forget(name)?;
+    println!("detached {name}: {device} is used directly again, with all that was written to it");
+    Ok(Exit::Ok)
+}
