@@ -6,10 +6,10 @@ CARGO ?= cargo
 FUZZ_CHECK = CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 
 .DEFAULT_GOAL := help
-.PHONY: help try test conclusions rig bench fmt lint fuzz
+.PHONY: help try test conclusions test-web rig bench fmt lint fuzz
 
 help: ## list these goals
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 try: ## see what Headpond does, on this machine, in a few minutes (no root, no spare disks)
 	@scripts/setup
@@ -22,6 +22,10 @@ test: ## install the tools that tests use, where possible, and run every test
 
 conclusions: ## the long tier: what models and engines are known to come to (minutes of simulation)
 	@$(CARGO) xtask test --conclusions
+
+test-web: ## look at every kind of page in a browser, wide and narrow (installs chromium)
+	@scripts/setup --web
+	@$(CARGO) test --quiet --package headpond --test integration -- pages:: the_demo_goes
 
 rig: ## boot a virtual machine with late, missing and shuffled disks, and cut its power (15 minutes)
 	@scripts/setup --rig

@@ -1,7 +1,9 @@
 //! `headpond try`: the whole of it, as short as it can be.
 
 use crate::common::User;
+use crate::pages::wrong_with;
 use serde_json::Value;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Forty sparse files of four terabytes: in memory where that is possible, for file systems have
@@ -28,6 +30,8 @@ fn the_demo_goes_from_an_array_to_advice_and_its_measurement() {
     let applied = outcome["applied"][0].as_str().unwrap();
     assert!(applied.starts_with("mode="), "{applied}");
     assert!(outcome["advice"].as_str().unwrap().contains("replays of up to"), "{out}");
+    let wrong = wrong_with(&user, Path::new(page), &["try"], "Measured");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && !page.contains("NaN") && !page.contains(">inf"));
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "what was made is removed");

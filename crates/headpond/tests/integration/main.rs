@@ -33,6 +33,7 @@ mod memory;
 mod mirrored_cache;
 mod mistakes;
 mod model;
+mod pages;
 mod permissions;
 mod reshape;
 mod scrubs;

@@ -1,5 +1,6 @@
 //! `disksim_disk`: one drive, from its blocks to our parameters.
 
+use super::buffer::BufferFields;
 use super::document::Reader;
 use super::error::{ImportError, Note};
 use super::fields::Fields;
@@ -8,14 +9,12 @@ use super::syntax::Block;
 use super::zones::zones;
 use crate::hdd::{
     AfterParameters, GeometryParameters, HddModel, HddParameters, InterfaceParameters,
-    OverheadParameters, ReadAheadReach, ReadBufferParameters, WriteCacheParameters, ZoneParameters,
+    OverheadParameters, ZoneParameters,
 };
 use crate::kind::Kind;
 use std::io;
 
 const SECTOR_BYTES: u64 = 512;
-const SEGMENTS_MAX: u64 = 4096;
-const SECTORS_MAX: u64 = 1 << 32;
 
 /// How long a command may be passed over; the files do not say, and no trace with one request at
 /// a time can tell.
@@ -64,6 +63,7 @@ pub fn import(
                     crosses the interface at once";
         notes.push(Note { at: disk.at.clone(), text: text.to_owned() });
     }
+    let buffer = BufferFields::new(&fields)?;
     let parameters = HddParameters {
         kind: Kind::Hdd,
         name: disk.name.clone(),
@@ -75,8 +75,8 @@ pub fn import(
         },
         seek: mechanics.seek,
         interface: interface(&fields, transfer_ms)?,
-        read_buffer: read_buffer(&fields)?,
-        write_cache: write_cache(&fields)?,
+        read_buffer: buffer.reads()?,
+        write_cache: buffer.writes()?,
     };
     notes.extend(not_modelled(&fields)?);
     notes.extend(fields.unknown(&WITHOUT_EFFECT));
@@ -200,6 +200,8 @@ fn interface(
         wait_max_ms: WAIT_MAX_MS,
         overheads: Some(overheads(fields)?),
         read_watermark: watermark,
+        watermark_of_segment: fields.integer_or("Set watermark by reqsize", 1, 1)? == 0,
+        defers_partial_hits: fields.integer_or("Immed transfer partial hit", 1, 1)? == 0,
     })
 }
 
@@ -238,63 +240,23 @@ fn overheads(fields: &Fields<'_>) -> Result<OverheadParameters, ImportError> {
         read_data_ms: scaled("Data preparation overhead")?,
         write_data_ms,
         reconnect_ms,
+        stays_connected_in_seek: fields.integer_or("Disconnect write if seek", 1, 1)? == 0,
         read_completion_ms: scaled("Read completion overhead")?,
         write_completion_ms: scaled("Write completion overhead")?,
     })
 }
 
-fn read_buffer(fields: &Fields<'_>) -> Result<ReadBufferParameters, ImportError> {
-    let segments = fields.integer("Number of buffer segments", 0, SEGMENTS_MAX)?;
-    let for_writes = fields.integer_or("Use separate write segment", 0, 1)?;
-    let keeps_data = fields.integer("Enable caching in buffer", 0, 2)? > 0;
-    let segment_sectors = fields.integer("Segment size (in blks)", 1, SECTORS_MAX)?;
-    let ahead_sectors = fields.integer("Maximum read-ahead (blks)", 0, SECTORS_MAX)?;
-    let reach = fields.integer("Buffer continuous read", 0, 4)?;
-    let over_requested = fields.number_or("Read-ahead over requested", 0.0)?;
-    let kib = |sectors: u64| sectors as f64 * SECTOR_BYTES as f64 / 1024.0;
-    let reads_ahead = reach > 0 && keeps_data;
-    let holds_written =
-        keeps_data && fields.integer_or("Allow read hits on write data", 0, 1)? == 1;
-    let written = fields.integer_or("Maximum number of write segments", 1, SEGMENTS_MAX)?.max(1);
-    Ok(ReadBufferParameters {
-        segments: if keeps_data { segments.saturating_sub(for_writes) as usize } else { 0 },
-        read_ahead_kib: if reads_ahead { kib(ahead_sectors) } else { 0.0 },
-        segment_kib: Some(kib(segment_sectors)),
-        reach: match reach {
-            1 => ReadAheadReach::Track,
-            2 => ReadAheadReach::Cylinder,
-            4 => ReadAheadReach::NextTrack,
-            _ => ReadAheadReach::Distance,
-        },
-        keeps_request: over_requested != 1.0,
-        written_segments: Some(if holds_written { written as usize } else { 0 }),
-        on_arrival: fields.integer_or("Immediate buffer read", 0, 2)? > 0,
-        resumes_on_hit: reads_ahead && fields.integer_or("Read-ahead on idle hit", 0, 1)? == 1,
-    })
-}
-
-fn write_cache(fields: &Fields<'_>) -> Result<WriteCacheParameters, ImportError> {
-    let segments = fields.integer_or("Maximum number of write segments", 1, SEGMENTS_MAX)?.max(1);
-    let segment_sectors = fields.integer("Segment size (in blks)", 1, SECTORS_MAX)?;
-    let kib = segments * segment_sectors * SECTOR_BYTES / 1024;
-    Ok(WriteCacheParameters {
-        enabled: fields.integer_or("Fast write level", 0, 2)? > 0,
-        capacity_kib: kib.clamp(1, u32::MAX.into()) as u32,
-        runs_max: segments as usize,
-        idle_ms: 0.0,
-        on_arrival: fields.integer_or("Immediate buffer write", 0, 2)? > 0,
-    })
-}
-
 /// Parameters that say nothing to our model as long as they have this value.
-const NEUTRAL: [(&str, f64); 7] = [
-    ("Minimum read-ahead (blks)", 0.0),
+const NEUTRAL: [(&str, f64); 8] = [
     ("Minimum seek delay", 0.0),
     ("Extradisc seek delta", 0.0),
     ("Read disconnect afterread", 0.0),
     ("Read disconnect afterwrite", 0.0),
     ("Write disconnect overhead", 0.0),
-    ("Read any free blocks", 0.0),
+    // Both are about requests that are longer than a segment.
+    ("Low (write) water mark", 0.0),
+    ("Read directly to buffer", 1.0),
+    ("Allow almost read hits", 0.0),
 ];
 
 fn not_modelled(fields: &Fields<'_>) -> Result<Vec<Note>, ImportError> {
@@ -308,36 +270,22 @@ fn not_modelled(fields: &Fields<'_>) -> Result<Vec<Note>, ImportError> {
             });
         }
     }
-    let watermark = fields.number_or("High (read) water mark", 0.0)?;
-    if watermark > 0.0 && fields.number_or("Set watermark by reqsize", 1.0)? != 1.0 {
-        let text = "the read water mark is taken as a part of the request".to_owned();
-        notes.push(Note { at: fields.block.at.clone(), text });
-    }
     Ok(notes)
 }
 
 /// What changes nothing for one request at a time, or concerns the simulation only.
-const WITHOUT_EFFECT: [&str; 26] = [
+const WITHOUT_EFFECT: [&str; 17] = [
     "Scheduler",
     "Print stats",
     "Avg sectors per cylinder",
     "Hold bus entire read xfer",
     "Hold bus entire write xfer",
-    "Allow almost read hits",
     "Allow sneaky full read hits",
     "Allow sneaky partial read hits",
     "Allow sneaky intermediate read hits",
     "Allow write prebuffering",
     "Preseeking level",
-    "Low (write) water mark",
-    "Set watermark by reqsize",
     "Calc sector by sector",
-    "Combine seq writes",
-    "Stop prefetch in sector",
-    "Disconnect write if seek",
-    "Write hit stop prefetch",
-    "Read directly to buffer",
-    "Immed transfer partial hit",
     "Other reselect overhead",
     "Extradisc command overhead",
     "Extradisc disconnect overhead",

@@ -2,7 +2,7 @@
 //!
 //! 1. [`import`] reads a file and those that it sources into blocks (`lexer`, `syntax`).
 //! 2. The blocks of one drive become [`HddParameters`](crate::hdd::HddParameters): `drive` the
-//!    electronics, `zones` and `sparing` the layout, `seeks` the arm.
+//!    electronics, `buffer` the buffer, `zones` and `sparing` the layout, `seeks` the arm.
 //! 3. What the files leave open, and what our model does not know, comes back as [`Note`]s.
 //!
 //! **Invariants**: no file is opened here, the caller reads them; an error names file, line and
@@ -13,6 +13,7 @@
 //! **Source**: J. Bucy, J. Schindler, S. Schlosser, G. Ganger, "The DiskSim Simulation Environment
 //! Version 4.0 Reference Manual", CMU-PDL-08-101, 2008, and the manual of its disk model.
 
+mod buffer;
 mod coasting;
 mod document;
 mod drive;
@@ -28,5 +29,7 @@ mod zones;
 pub use drive::{Import, Imported, import};
 pub use error::{ImportError, Location, Note};
 
+#[cfg(test)]
+mod buffer_tests;
 #[cfg(test)]
 mod tests;

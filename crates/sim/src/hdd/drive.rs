@@ -6,13 +6,14 @@
 //! flush waits. A command that was passed over for too long is taken whatever it costs.
 
 mod ahead;
+mod writes;
 
 use super::layout::{SECTOR_BYTES, Sector};
 use super::mechanism::{Mechanism, Purpose};
 use super::model::HddModel;
 use super::overheads::Way;
 use super::read_ahead::{ReadAhead, ReadAheadLimit};
-use super::read_buffer::ReadBuffer;
+use super::read_buffer::{Origin, ReadBuffer, SegmentsMax};
 use super::write_cache::WriteCache;
 use crate::command::{Answer, Command, CommandKind, Machine, Tag};
 use headpond_block::Instant;
@@ -32,9 +33,9 @@ const DESTAGE_SECTORS_MAX: u64 = 2048;
 pub struct Drive {
     model: Rc<HddModel>,
     mechanism: Mechanism,
+    /// Before this time the heads cannot leave their track.
+    heads_free: u64,
     buffer: ReadBuffer,
-    /// What was written lately and is still held, beside the read segments.
-    written: ReadBuffer,
     cache: WriteCache,
     /// Everything before this time has happened.
     now: u64,
@@ -72,11 +73,24 @@ struct WaitingRequest {
 struct Job {
     work: Work,
     range: Range<Sector>,
+    /// The buffer keeps what has passed from here on.
+    kept_from: Sector,
     /// When its last bit passes.
     passed: u64,
     ends: u64,
     /// When who waits for it has its data.
     answered: u64,
+}
+
+/// How the sectors of a read come.
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    /// So many are in memory.
+    held: u64,
+    /// When the first of the others begins to pass.
+    first: u64,
+    /// When the last has passed.
+    passed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +135,7 @@ impl Machine for Drive {
         let ready = self.now + self.command_ns(kind, &range);
         let waiting = WaitingRequest { tag, kind, range, ready };
         if matches!(kind, CommandKind::Write | CommandKind::WriteThrough) {
-            self.replace(&waiting.range);
+            self.replace(kind, &waiting.range);
         }
         match waiting.kind {
             CommandKind::Read => self.accept_read(waiting),
@@ -160,14 +174,12 @@ impl Drive {
         let (read, write) = (&parameters.read_buffer, &parameters.write_cache);
         let segment_sectors = read.segment_sectors();
         let cache_sectors = u64::from(write.capacity_kib) * 1024 / SECTOR_BYTES;
+        let merges = write.segments.is_none_or(|rules| rules.combines);
         Self {
             mechanism: Mechanism::new(model.clone(), phase_ns),
-            buffer: ReadBuffer::new(read.segments, segment_sectors),
-            written: ReadBuffer::new(
-                read.written_segments.unwrap_or(read.segments),
-                segment_sectors,
-            ),
-            cache: WriteCache::new(cache_sectors, write.runs_max),
+            heads_free: 0,
+            buffer: ReadBuffer::new(SegmentsMax::new(read), segment_sectors),
+            cache: WriteCache::new(cache_sectors, write.runs_max, merges),
             now: 0,
             next_number: 0,
             job: None,
@@ -190,30 +202,10 @@ impl Drive {
         &self.model
     }
 
-    /// What becomes of a kind on this drive: a write passes the cache where that is off or too
-    /// small.
-    fn effective(&self, kind: CommandKind, range: &Range<Sector>) -> CommandKind {
-        let cached = self.model.parameters().write_cache.enabled
-            && self.cache.may_hold(range.end - range.start);
-        match kind {
-            CommandKind::Write if !cached => CommandKind::WriteThrough,
-            kind => kind,
-        }
-    }
-
-    /// A write is about to change what was read.
-    fn replace(&mut self, range: &Range<Sector>) {
-        if self.model.parameters().read_buffer.written_segments.is_some() {
-            self.stop_reading_ahead();
-            self.buffer.forget(range);
-            self.written.forget(range);
-        }
-    }
-
     /// The time of the electronics for a command that arrives now.
     fn command_ns(&mut self, kind: CommandKind, range: &Range<Sector>) -> u64 {
         let (way, is_hit) = match kind {
-            CommandKind::Read => (Way::Read, self.holds(range) || self.holds_start(range)),
+            CommandKind::Read => (Way::Read, self.holds(range) || self.sends_start(range)),
             CommandKind::Write => (Way::Write, true),
             CommandKind::WriteThrough => (Way::Write, false),
             CommandKind::Flush | CommandKind::Discard => {
@@ -229,6 +221,9 @@ impl Drive {
             let at = self.sent(Way::Read, read.ready, read.range.end - read.range.start);
             self.answer(read.tag, at + self.model.overheads.completion_ns(Way::Read));
             self.read_on_behind(&read.range);
+            if self.model.parameters().read_buffer.drops_sent {
+                self.give_up(&read.range);
+            }
         } else {
             self.enqueue(read);
         }
@@ -236,20 +231,43 @@ impl Drive {
 
     /// Whether the drive has the range in memory: to be written, being written, written or read.
     fn holds(&mut self, range: &Range<Sector>) -> bool {
-        let is_leaving = self.job.as_ref().is_some_and(|job| {
-            let covers = job.range.start <= range.start && range.end <= job.range.end;
-            covers && matches!(job.work, Work::Destage(_))
-        });
-        is_leaving
-            || self.cache.contains(range)
-            || self.written.hit(range)
-            || self.buffer.hit(range)
+        let covers = |held: &Range<Sector>| held.start <= range.start && range.end <= held.end;
+        let reads_written = self.model.parameters().read_buffer.written_segments != Some(0);
+        let is_unwritten = || self.leaving().is_some_and(covers) || self.cache.contains(range);
+        reads_written && is_unwritten() || self.buffer.hit(range)
     }
 
-    /// Whether the heads, staying on behind a read, have come by the start of the range.
-    fn holds_start(&self, range: &Range<Sector>) -> bool {
-        self.is_coming(range)
-            && self.stopped_reading_ahead().1.is_some_and(|read| range.start < read.end)
+    /// Whether enough of the start of the range is in memory to be sent at once.
+    fn sends_start(&self, range: &Range<Sector>) -> bool {
+        let until = match self.is_coming(range) {
+            true => self.stopped_reading_ahead().1.map_or(range.start, |read| read.end),
+            false => self.held_until(range),
+        };
+        let held = until.saturating_sub(range.start);
+        held > 0 && held >= self.sectors_to_begin(range.end - range.start, held)
+    }
+
+    /// Up to where the buffer holds the start of a range, if only the rest is read then.
+    fn held_until(&self, range: &Range<Sector>) -> Sector {
+        match self.model.parameters().read_buffer.partial_hits {
+            true => self.buffer.held_until(range.start),
+            false => range.start,
+        }
+    }
+
+    /// How many sectors of a read have to be there before sending begins, where so many were in
+    /// memory from the start.
+    fn sectors_to_begin(&self, sectors: u64, held: u64) -> u64 {
+        let parameters = self.model.parameters();
+        let (interface, buffer) = (&parameters.interface, &parameters.read_buffer);
+        if held > 0 && !interface.defers_partial_hits {
+            return 1;
+        }
+        let whole = match interface.watermark_of_segment {
+            true => buffer.segment_sectors(),
+            false => sectors,
+        };
+        ((interface.read_watermark * whole as f64).ceil() as u64).clamp(1, sectors)
     }
 
     /// When so many sectors that are there have crossed the interface, for a command that was
@@ -258,32 +276,21 @@ impl Drive {
         ready + self.model.overheads.data_ns(way) + self.model.wire_ns(sectors)
     }
 
-    /// When a read whose sectors pass from `first` to `passed` has been answered: sending begins
-    /// when enough is there, and the last sector is sent when it has passed.
-    fn read_answered(&self, ready: u64, sectors: u64, first: u64, passed: u64) -> u64 {
-        let interface = &self.model.parameters().interface;
-        let enough = ((interface.read_watermark * sectors as f64).ceil() as u64).clamp(1, sectors);
-        let there = first + (passed - first) * enough / sectors;
+    /// When a read has been answered: sending begins when enough is there, and the last sector is
+    /// sent when it has passed.
+    fn read_answered(&self, read: &WaitingRequest, comes: &Coming) -> u64 {
+        let sectors = read.range.end - read.range.start;
+        let enough = self.sectors_to_begin(sectors, comes.held);
+        let there = match enough.checked_sub(comes.held) {
+            None | Some(0) => 0,
+            Some(more) => {
+                comes.first + (comes.passed - comes.first) * more / (sectors - comes.held)
+            }
+        };
         let starts = there + self.model.overheads.reconnect_ns;
-        let sent = self.sent(Way::Read, ready.max(starts), sectors);
-        sent.max(passed + self.model.wire_ns(1)) + self.model.overheads.completion_ns(Way::Read)
-    }
-
-    /// Before this time a write past the cache cannot begin: its data would not keep up.
-    fn data_keeps_up(&self, write: &WaitingRequest) -> u64 {
-        let sectors = write.range.end - write.range.start;
-        let place = self.model.layout().place(write.range.start);
-        let sector_ns = self.model.revolution_ns() / u64::from(place.sectors_per_track);
-        let sent = self.sent(Way::Write, write.ready, sectors);
-        sent.saturating_sub((sectors - 1) * sector_ns).max(self.sent(Way::Write, write.ready, 1))
-    }
-
-    fn accept_cached_write(&mut self, write: WaitingRequest) {
-        if self.roomless.is_empty() && self.cache.has_room(&write.range) {
-            self.admit(write);
-        } else {
-            self.roomless.push_back(write);
-        }
+        let sent = self.sent(Way::Read, read.ready.max(starts), sectors);
+        sent.max(comes.passed + self.model.wire_ns(1))
+            + self.model.overheads.completion_ns(Way::Read)
     }
 
     fn accept_flush(&mut self, flush: WaitingRequest) {
@@ -299,17 +306,6 @@ impl Drive {
         } else {
             self.outside.push_back(waiting);
         }
-    }
-
-    fn admit(&mut self, write: WaitingRequest) {
-        let ready = write.ready.max(self.now);
-        let at = self.sent(Way::Write, ready, write.range.end - write.range.start);
-        let at = at + self.model.overheads.completion_ns(Way::Write);
-        if self.cache.is_empty() {
-            self.idle_since = self.idle_since.max(at);
-        }
-        self.cache.insert(write.range, self.interval_of(write.tag));
-        self.answer(write.tag, at);
     }
 
     /// Named after the flush that came before; of those that are answered none needs to be told
@@ -343,21 +339,22 @@ impl Drive {
         if let Some(job) = &self.job {
             return Some(job.ends);
         }
-        let queued = self.queue.iter().map(|waiting| waiting.ready).min();
+        let queued = self.queue.iter().map(|waiting| self.served_from(waiting)).min();
         let destage = (!self.cache.is_empty()).then(|| match self.destage_presses() {
-            true => self.now,
+            true => self.now.max(self.exclusive_until()),
             false => self.undisturbed_until().max(self.idle_since + self.model.idle_ns),
         });
         queued.into_iter().chain(destage).min()
     }
 
-    fn undisturbed_until(&self) -> u64 {
-        self.reading_ahead.as_ref().map_or(0, |ahead| ahead.undisturbed_until)
-    }
-
-    /// Whether unwritten data competes with commands.
-    fn destage_presses(&self) -> bool {
-        !self.roomless.is_empty() || !self.flushes.is_empty()
+    /// A command that is not for what is being read ahead waits for the least of that.
+    fn served_from(&self, waiting: &WaitingRequest) -> u64 {
+        let exclusive_until = self.exclusive_until();
+        let is_coming = || waiting.kind == CommandKind::Read && self.is_coming(&waiting.range);
+        match exclusive_until <= waiting.ready || is_coming() {
+            true => waiting.ready,
+            false => exclusive_until,
+        }
     }
 
     fn begin_next(&mut self) {
@@ -370,16 +367,19 @@ impl Drive {
     }
 
     fn choose(&self) -> Option<Choice> {
+        let is_due = |waiting: &WaitingRequest| self.served_from(waiting) <= self.now;
         let overdue =
-            |waiting: &&WaitingRequest| waiting.ready + self.model.wait_max_ns <= self.now;
-        if let Some(index) = self.queue.first().filter(overdue).map(|_| 0) {
-            return Some(Choice::Queued(index));
+            |w: &&WaitingRequest| is_due(w) && w.ready + self.model.wait_max_ns <= self.now;
+        let writes_first = self.writes_first() && self.exclusive_until() <= self.now;
+        if self.queue.first().filter(overdue).is_some() && !writes_first {
+            return Some(Choice::Queued(0));
         }
         let heads = self.stopped_reading_ahead().0;
-        let queued = self.queue.iter().enumerate().filter(|(_, w)| w.ready <= self.now);
+        let queued = self.queue.iter().enumerate().filter(|(_, w)| is_due(w) && !writes_first);
         let queued = queued.map(|(index, w)| (self.starts(&heads, w), Choice::Queued(index)));
         let nearest = queued.min_by_key(|(starts, _)| *starts);
-        if nearest.is_some() && !self.destage_presses() {
+        let may_destage = self.destage_presses() && self.exclusive_until() <= self.now;
+        if nearest.is_some() && !may_destage {
             return nearest.map(|(_, choice)| choice);
         }
         let around = heads.last();
@@ -401,11 +401,6 @@ impl Drive {
         }
     }
 
-    /// Whether these are sectors that the heads are reading anyway.
-    fn is_coming(&self, range: &Range<Sector>) -> bool {
-        self.reading_ahead.as_ref().is_some_and(|ahead| ahead.covers(range))
-    }
-
     /// When the heads come to where they read ahead, or now where they do so already.
     fn comes(&self) -> u64 {
         self.reading_ahead.as_ref().map_or(self.now, |ahead| ahead.since.max(self.now))
@@ -425,14 +420,7 @@ impl Drive {
         self.stop_reading_ahead();
         match waiting.kind {
             CommandKind::Read => self.begin_read(waiting),
-            _ => {
-                self.cache.remove(&waiting.range);
-                self.begin_write(
-                    Work::Write(waiting.tag),
-                    &waiting.range,
-                    self.data_keeps_up(&waiting),
-                );
-            }
+            _ => self.begin_write_through(&waiting),
         }
     }
 
@@ -441,58 +429,47 @@ impl Drive {
     fn follow_read_ahead(&mut self, read: WaitingRequest) {
         let ahead = self.reading_ahead.take().expect("checked by the caller");
         let before = read.range.start.saturating_sub(ahead.from);
-        let first = match before {
+        let (sectors, since) = (read.range.end - ahead.from, ahead.since);
+        // What had passed when the command was understood was in memory then.
+        let passed = self.mechanism.clone().follow_until(ahead.from, sectors, since, read.ready);
+        let held = passed.saturating_sub(before).min(sectors - before - 1);
+        let first = match before + held {
             0 => ahead.since,
-            _ => self.mechanism.clone().follow(ahead.from, before, ahead.since),
+            sectors => self.mechanism.clone().follow(ahead.from, sectors, since),
         };
-        let sectors = read.range.end - ahead.from;
+        let held = held + ahead.from.saturating_sub(read.range.start);
         let passed = self.mechanism.follow(ahead.from, sectors, ahead.since);
-        let asked = read.range.end - read.range.start;
-        let answered = self.read_answered(read.ready, asked, first, passed).max(self.now);
-        let (work, range) = (Work::Read(read.tag), ahead.from..read.range.end);
-        self.job = Some(Job { work, range, passed, ends: passed.max(self.now), answered });
-    }
-
-    fn begin_destage(&mut self, start: Sector) {
-        self.stop_reading_ahead();
-        let (range, oldest) = self.cache.take(start, DESTAGE_SECTORS_MAX);
-        self.begin_write(Work::Destage(oldest), &range, 0);
+        let answered = self.read_answered(&read, &Coming { held, first, passed }).max(self.now);
+        let (work, range, kept_from) =
+            (Work::Read(read.tag), ahead.from..read.range.end, ahead.from);
+        let ends = passed.max(self.now);
+        self.job = Some(Job { work, range, kept_from, passed, ends, answered });
     }
 
     fn begin_read(&mut self, read: WaitingRequest) {
-        let (start, sectors) = self.physical(&read.range);
-        let (first, passed) = match self.model.parameters().read_buffer.on_arrival {
-            true => self.mechanism.take_on_arrival(start, sectors, self.now, Purpose::Read),
+        let buffer = &self.model.parameters().read_buffer;
+        let missing = self.held_until(&read.range)..read.range.end;
+        if missing.is_empty() {
+            return self.accept_read(read);
+        }
+        let at = self.now.max(self.heads_free);
+        let (start, sectors) = self.physical(&missing);
+        let kept_from = match buffer.reads_before && missing.start == read.range.start {
+            true => self.mechanism.passing_before(start, at),
+            false => read.range.start,
+        };
+        let (first, passed) = match buffer.on_arrival {
+            true => self.mechanism.take_on_arrival(start, sectors, at, Purpose::Read),
             false => {
-                let first = self.mechanism.reach(start, self.now, Purpose::Read);
+                let first = self.mechanism.reach(start, at, Purpose::Read);
                 (first, self.mechanism.follow(start, sectors, first))
             }
         };
-        let asked = read.range.end - read.range.start;
-        let answered = self.read_answered(read.ready, asked, first.min(passed), passed);
+        let held = missing.start - read.range.start;
+        let answered =
+            self.read_answered(&read, &Coming { held, first: first.min(passed), passed });
         let work = Work::Read(read.tag);
-        self.job = Some(Job { work, range: read.range, passed, ends: passed, answered });
-    }
-
-    fn begin_write(&mut self, work: Work, range: &Range<Sector>, not_before: u64) {
-        let (start, sectors) = self.physical(range);
-        let mut at = self.now;
-        if (start, sectors) != (range.start, range.end - range.start) {
-            // Part of a physical sector is read, changed and written a turn later.
-            let first = self.mechanism.reach(start, at, Purpose::Read);
-            at = self.mechanism.follow(start, sectors, first);
-        }
-        let on_arrival = self.model.parameters().write_cache.on_arrival;
-        let passed = match on_arrival && not_before <= at {
-            true => self.mechanism.take_on_arrival(start, sectors, at, Purpose::Write).1,
-            false => {
-                let first = self.mechanism.reach_late(start, at, Purpose::Write, not_before);
-                self.mechanism.follow(start, sectors, first)
-            }
-        };
-        let overheads = &self.model.overheads;
-        let answered = passed + overheads.reconnect_ns + overheads.completion_ns(Way::Write);
-        self.job = Some(Job { work, range: range.clone(), passed, ends: passed, answered });
+        self.job = Some(Job { work, range: read.range, kept_from, passed, ends: passed, answered });
     }
 
     /// The whole physical sectors that hold a range: the first, and how many of 512 bytes.
@@ -509,23 +486,18 @@ impl Drive {
             Work::Read(tag) => {
                 self.answer(tag, job.answered);
                 self.start_reading_ahead(&job);
-                self.buffer.add(job.range);
+                if !self.model.parameters().read_buffer.drops_sent {
+                    self.buffer.add(job.kept_from..job.range.end, Origin::Read);
+                }
             }
             Work::Write(tag) => {
                 self.answer(tag, job.answered);
-                self.written.add(job.range);
+                self.buffer.add(job.range, Origin::Written);
             }
-            Work::Destage(_) => self.written.add(job.range),
+            Work::Destage(_) => self.buffer.add(job.range, Origin::Written),
         }
         self.admit_waiting_writes();
         self.finish_flushes(self.now);
-    }
-
-    fn admit_waiting_writes(&mut self) {
-        while self.roomless.front().is_some_and(|write| self.cache.has_room(&write.range)) {
-            let write = self.roomless.pop_front().expect("there is a front");
-            self.admit(write);
-        }
     }
 
     /// Answers each flush whose writes are all on the medium.

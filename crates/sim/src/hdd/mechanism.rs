@@ -130,13 +130,33 @@ impl Mechanism {
         passed
     }
 
+    /// The first of the sectors right before `sector` on its track that pass while a head that sets
+    /// out at `at` waits for it.
+    pub(super) fn passing_before(&self, sector: Sector, at: u64) -> Sector {
+        if sector == self.last + 1 {
+            return sector;
+        }
+        let layout = self.model.layout();
+        let arrives = self.arrives(layout.place(sector), at, Purpose::Read);
+        let passes = |sector| self.next_pass(layout.place(sector), arrives);
+        let (mut low, mut high) = (layout.track_of(sector).start, sector);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match passes(middle) < passes(sector) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        low
+    }
+
     fn stand_on(&mut self, sector: Sector) {
         let place = self.model.layout().place(sector);
         (self.cylinder, self.head, self.last) = (place.cylinder, place.head, sector);
     }
 
     /// When the head is settled on the track of `place`.
-    fn arrives(&self, place: HeadPosition, at: u64, purpose: Purpose) -> u64 {
+    pub(super) fn arrives(&self, place: HeadPosition, at: u64, purpose: Purpose) -> u64 {
         let move_ns = self.move_ns(place);
         let settled_ns = match purpose {
             Purpose::Write if move_ns > 0 => {

@@ -30,6 +30,6 @@ pub use model::HddModel;
 pub use overheads::{AfterParameters, OverheadParameters};
 pub use parameters::{
     GeometryParameters, HddParameters, InterfaceParameters, ReadAheadReach, ReadBufferParameters,
-    SeekParameters, Serpentine, WriteCacheParameters,
+    SeekParameters, Serpentine, WriteCacheParameters, WriteSegmentParameters,
 };
 pub use zone::{ExtentParameters, ZoneParameters};

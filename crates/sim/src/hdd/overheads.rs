@@ -24,6 +24,9 @@ pub struct OverheadParameters {
     /// To take up the interface again, where the drive had let it go while the arm moved.
     #[serde(default)]
     pub reconnect_ms: f64,
+    /// A write keeps the interface if its data has come before the arm has stopped.
+    #[serde(default)]
+    pub stays_connected_in_seek: bool,
     /// From the last data to the answer.
     #[serde(default)]
     pub read_completion_ms: f64,
@@ -54,6 +57,7 @@ pub(super) struct Overheads {
     data_ns: [u64; 2],
     completion_ns: [u64; 2],
     pub reconnect_ns: u64,
+    pub stays_connected_in_seek: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +71,14 @@ impl Overheads {
         let Some(by_case) = &interface.overheads else {
             let command_ns = nanos(interface.command_ms);
             let always = [After { read_ns: command_ns, write_ns: command_ns }; 2];
-            let (data_ns, completion_ns) = ([0; 2], [0; 2]);
-            return Self { read: always, write: always, data_ns, completion_ns, reconnect_ns: 0 };
+            return Self {
+                read: always,
+                write: always,
+                data_ns: [0; 2],
+                completion_ns: [0; 2],
+                reconnect_ns: 0,
+                stays_connected_in_seek: false,
+            };
         };
         let after = |case: AfterParameters| After {
             read_ns: nanos(case.after_read_ms),
@@ -80,6 +90,7 @@ impl Overheads {
             data_ns: [by_case.read_data_ms, by_case.write_data_ms].map(nanos),
             completion_ns: [by_case.read_completion_ms, by_case.write_completion_ms].map(nanos),
             reconnect_ns: nanos(by_case.reconnect_ms),
+            stays_connected_in_seek: by_case.stays_connected_in_seek,
         }
     }
 

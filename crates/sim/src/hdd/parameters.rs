@@ -93,6 +93,12 @@ pub struct InterfaceParameters {
     /// Part of a read that must have come from the medium before the drive starts to send it.
     #[serde(default)]
     pub read_watermark: f64,
+    /// The watermark is a part of a segment, not of the read.
+    #[serde(default)]
+    pub watermark_of_segment: bool,
+    /// The start of a read that is in memory waits for the watermark, too.
+    #[serde(default)]
+    pub defers_partial_hits: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -110,7 +116,8 @@ pub struct ReadBufferParameters {
     #[serde(default)]
     pub keeps_request: bool,
     /// Segments, beside those for reads, that keep what was written; then a write also drives out
-    /// what it replaces. As many as for reads where it is left out, and nothing is driven out.
+    /// what it replaces. As many as for reads where it is left out, and nothing is driven out. With
+    /// none, unwritten data is not read either before it is on the medium.
     #[serde(default)]
     pub written_segments: Option<usize>,
     /// Sectors are taken in the order in which they pass, not in the order of addresses.
@@ -121,6 +128,35 @@ pub struct ReadBufferParameters {
     /// empties its segment.
     #[serde(default)]
     pub resumes_on_hit: bool,
+    /// How many in a row. Reads of a controller that makes parity anew, with writes between them,
+    /// are not: published arrays show that such streams wait for the medium again and again.
+    #[serde(default = "resumes_after")]
+    pub resumes_after: u32,
+    /// What the drive reads on behind a read before it serves another command.
+    #[serde(default)]
+    pub read_ahead_least_kib: f64,
+    /// What was written takes its segments from `segments`, and none besides.
+    #[serde(default)]
+    pub shares_segments: bool,
+    /// What was asked for is given up when it has been sent.
+    #[serde(default)]
+    pub drops_sent: bool,
+    /// Keeps what passes on the track while the head waits for the first sector.
+    #[serde(default)]
+    pub reads_before: bool,
+    /// Only what is missing behind data in the buffer is read from the medium.
+    #[serde(default)]
+    pub partial_hits: bool,
+    /// Reading ahead ends between two sectors only.
+    #[serde(default)]
+    pub whole_sectors: bool,
+    /// A write that the cache takes does not end reading ahead.
+    #[serde(default)]
+    pub reads_on_in_writes: bool,
+}
+
+fn resumes_after() -> u32 {
+    16
 }
 
 /// What ends reading ahead, beside its distance.
@@ -133,7 +169,8 @@ pub enum ReadAheadReach {
     Track,
     /// The end of the cylinder.
     Cylinder,
-    /// The end of the next track, if the track before was read lately; otherwise nothing is read.
+    /// The end of the next track, if the track before was read lately; otherwise that of its own.
+    /// The distance is no limit: what does not fit the segment pushes out what came before it.
     NextTrack,
 }
 
@@ -155,6 +192,21 @@ pub struct WriteCacheParameters {
     /// Sectors are written in the order in which they pass, not in the order of addresses.
     #[serde(default)]
     pub on_arrival: bool,
+    /// The rules of a cache that is a few segments of the buffer, `runs_max` of them. Without them
+    /// runs are merged and written in any order.
+    #[serde(default)]
+    pub segments: Option<WriteSegmentParameters>,
+}
+
+/// A segment holds one run, until all of it is on the medium; that comes before any other command
+/// is served from the medium.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteSegmentParameters {
+    /// A write that continues a run shares its segment.
+    pub combines: bool,
+    /// While anything is unwritten, only such a write is taken into the cache.
+    pub streams_only: bool,
 }
 
 impl GeometryParameters {
@@ -218,7 +270,8 @@ impl HddParameters {
         let field = "interface.read_watermark";
         require((0.0..=1.0).contains(&watermark), field, "is not between 0 and 1")?;
         let buffer = &self.read_buffer;
-        for kib in [Some(buffer.read_ahead_kib), buffer.segment_kib].into_iter().flatten() {
+        let least = Some(buffer.read_ahead_least_kib);
+        for kib in [Some(buffer.read_ahead_kib), least, buffer.segment_kib].into_iter().flatten() {
             let field = "read_buffer";
             require((0.0..=1e9).contains(&kib), field, "has a size not between 0 and 1e9 KiB")?;
         }

@@ -16,6 +16,8 @@ pub(super) struct ReadAhead {
     /// Before this time unwritten data stays unwritten, because a sequential reader is being
     /// served.
     pub undisturbed_until: u64,
+    /// Before this time no other command is served.
+    pub exclusive_until: u64,
 }
 
 impl ReadAhead {
@@ -56,25 +58,23 @@ impl ReadAheadLimit {
             false => self.segment_sectors,
         };
         let limit = limit.min(self.sectors_max).min(layout.sectors - read.end);
-        if limit == 0 || self.reach == ReadAheadReach::Distance {
-            return limit;
+        let track = || layout.track_of(read.end - 1);
+        match self.reach {
+            _ if self.sectors_max == 0 => 0,
+            ReadAheadReach::Distance => limit,
+            ReadAheadReach::Track => limit.min(track().end - read.end),
+            ReadAheadReach::Cylinder => limit.min(end_of_cylinder(layout, track().end) - read.end),
+            ReadAheadReach::NextTrack => self.end_of_next_track(layout, track()) - read.end,
         }
-        let track = layout.track_of(read.end - 1);
-        let end = match self.reach {
-            ReadAheadReach::Distance => unreachable!("answered above"),
-            ReadAheadReach::Track => track.end,
-            ReadAheadReach::Cylinder => end_of_cylinder(layout, track.end),
-            ReadAheadReach::NextTrack => self.end_of_next_track(layout, track),
-        };
-        end.saturating_sub(read.end).min(limit)
     }
 
-    /// One track beyond that of the read, where the track before it was read lately too.
+    /// One track beyond that of the read where the track before it was read lately too; otherwise
+    /// its own.
     fn end_of_next_track(&mut self, layout: &Layout, track: Range<Sector>) -> Sector {
         let is_sequential = self.tracks.iter().any(|before| before.end == track.start);
         let end = match is_sequential && track.end < layout.sectors {
             true => layout.track_of(track.end).end,
-            false => 0,
+            false => track.end,
         };
         self.tracks.retain(|before| *before != track);
         self.tracks.push_back(track);

@@ -3,7 +3,8 @@
 //! A write belongs to the interval between two flushes in which it came. A flush waits for what is
 //! of an interval before it, and for nothing that comes later, though it lies in the same run.
 //!
-//! **Invariants**: runs do not touch each other; `sectors` is their sum. The parts of a run follow
+//! **Invariants**: runs do not overlap each other, nor touch where the cache merges them; `sectors`
+//! is their sum. The parts of a run follow
 //! each other without gaps, and neighbours are of different intervals. What was written over
 //! something that a flush waits for is waited for in its place.
 
@@ -28,6 +29,8 @@ pub(super) struct WriteCache {
     sectors: u64,
     sectors_max: u64,
     runs_max: usize,
+    /// Of runs that touch each other one is made.
+    merges: bool,
 }
 
 fn end_of(run: &Run) -> Sector {
@@ -46,8 +49,23 @@ fn push(run: &mut Run, part: Part) {
 }
 
 impl WriteCache {
-    pub(super) fn new(sectors_max: u64, runs_max: usize) -> Self {
-        Self { runs: BTreeMap::new(), sectors: 0, sectors_max, runs_max }
+    pub(super) fn new(sectors_max: u64, runs_max: usize, merges: bool) -> Self {
+        Self { runs: BTreeMap::new(), sectors: 0, sectors_max, runs_max, merges }
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn has_run_at(&self, start: Sector) -> bool {
+        self.runs.contains_key(&start)
+    }
+
+    /// Sectors of the runs that the range continues, or that continue it.
+    pub(super) fn sectors_touching(&self, range: &Range<Sector>) -> u64 {
+        let near = self.runs.range(..=range.end).rev();
+        let touching = near.take_while(|(_, run)| end_of(run) >= range.start);
+        touching.map(|(start, run)| end_of(run) - start).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,7 +87,7 @@ impl WriteCache {
     pub(super) fn insert(&mut self, range: Range<Sector>, interval: u64) {
         let mut merged = range;
         let mut before: SmallVec<[(Sector, Run); 2]> = SmallVec::new();
-        while let Some(start) = self.touching(&merged) {
+        while let Some(start) = self.joining(&merged) {
             let run = self.remove_run(start);
             merged = merged.start.min(start)..merged.end.max(end_of(&run));
             before.push((start, run));
@@ -135,6 +153,10 @@ impl WriteCache {
         self.runs.values().map(oldest_of).min()
     }
 
+    fn joining(&self, range: &Range<Sector>) -> Option<Sector> {
+        if self.merges { self.touching(range) } else { self.overlapping(range) }
+    }
+
     fn touching(&self, range: &Range<Sector>) -> Option<Sector> {
         let (start, run) = self.runs.range(..=range.end).next_back()?;
         (end_of(run) >= range.start).then_some(*start)
@@ -184,7 +206,7 @@ mod tests {
 
     #[test]
     fn neighbours_merge_and_keep_their_intervals() {
-        let mut cache = WriteCache::new(1000, 10);
+        let mut cache = WriteCache::new(1000, 10, true);
         cache.insert(8..16, 3);
         cache.insert(24..32, 3);
         cache.insert(16..24, 5);
@@ -198,7 +220,7 @@ mod tests {
     /// A stream that goes on behind what a flush waits for: that is over when it is written.
     #[test]
     fn what_comes_after_a_flush_is_not_waited_for() {
-        let mut cache = WriteCache::new(1000, 10);
+        let mut cache = WriteCache::new(1000, 10, true);
         cache.insert(0..8, 0);
         cache.insert(8..16, 1);
         // Over what is waited for: the new contents are waited for in its place.
@@ -214,8 +236,9 @@ mod tests {
         #[test]
         fn runs_are_the_set_of_their_sectors(
             steps in prop::collection::vec((0u64..200, 1u64..30, any::<bool>()), 1..60),
+            merges in any::<bool>(),
         ) {
-            let mut cache = WriteCache::new(10_000, 1000);
+            let mut cache = WriteCache::new(10_000, 1000, merges);
             let mut set = BTreeSet::new();
             for (number, (start, len, insert)) in steps.into_iter().enumerate() {
                 let range = start..start + len;

@@ -113,6 +113,7 @@ fn overheads_go_by_case() {
             read_data_ms: 0.0,
             write_data_ms: 0.0,
             reconnect_ms: 0.25,
+            stays_connected_in_seek: false,
             read_completion_ms: 0.05,
             write_completion_ms: 0.06,
         });
@@ -185,7 +186,8 @@ fn reading_ahead_goes_as_far_as_the_drive_reaches() {
     assert!(hits(ReadAheadReach::Track, 96));
     assert!(!hits(ReadAheadReach::Track, 98));
     assert!(hits(ReadAheadReach::Cylinder, 120));
-    assert!(!hits(ReadAheadReach::NextTrack, 20));
+    assert!(hits(ReadAheadReach::NextTrack, 96));
+    assert!(!hits(ReadAheadReach::NextTrack, 98));
 }
 
 #[test]

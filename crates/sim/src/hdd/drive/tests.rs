@@ -1,6 +1,7 @@
 //! What a drive does, seen from outside: answers and their times.
 
 use super::*;
+use crate::hdd::{ReadAheadReach, WriteSegmentParameters};
 use headpond_block::ByteRange;
 use proptest::prelude::*;
 
@@ -226,8 +227,10 @@ fn what_was_written_stays_readable_after_it_is_on_the_medium() {
     assert!(read - flushed < MS);
 }
 
-/// A drive of a few tracks with hardly any cache, where every limit is soon met.
-fn tiny(write_cache: bool) -> Drive {
+/// A drive of a few tracks with hardly any cache, where every limit is soon met; each bit of
+/// `rules` switches a rule of its buffer.
+fn tiny(write_cache: bool, rules: u32) -> Drive {
+    let has = |bit: u32| rules & 1 << bit != 0;
     let mut parameters = HddModel::builtin("hdd-7k2-4t").unwrap().parameters().clone();
     parameters.geometry.capacity_bytes = 8 << 20;
     parameters.geometry.heads = 1;
@@ -237,7 +240,28 @@ fn tiny(write_cache: bool) -> Drive {
     parameters.interface.queue_depth = 3;
     parameters.write_cache.enabled = write_cache;
     parameters.write_cache.capacity_kib = 64;
-    parameters.write_cache.runs_max = 3;
+    parameters.write_cache.runs_max = if has(0) { 1 } else { 3 };
+    parameters.write_cache.on_arrival = has(1);
+    parameters.write_cache.segments =
+        has(2).then_some(WriteSegmentParameters { combines: has(3), streams_only: has(4) });
+    let interface = &mut parameters.interface;
+    interface.read_watermark = if has(5) { 0.5 } else { 0.0 };
+    (interface.watermark_of_segment, interface.defers_partial_hits) = (has(6), has(7));
+    let buffer = &mut parameters.read_buffer;
+    buffer.segments = 3;
+    (buffer.read_ahead_kib, buffer.segment_kib) = (60.0, Some(if has(0) { 20.0 } else { 100.0 }));
+    buffer.reach = match rules % 4 {
+        0 => ReadAheadReach::Distance,
+        1 => ReadAheadReach::Track,
+        2 => ReadAheadReach::Cylinder,
+        _ => ReadAheadReach::NextTrack,
+    };
+    (buffer.shares_segments, buffer.written_segments) = (has(8), has(8).then_some(1));
+    (buffer.keeps_request, buffer.drops_sent, buffer.on_arrival) = (has(9), has(10), has(11));
+    (buffer.reads_before, buffer.partial_hits) = (has(12), has(13));
+    (buffer.whole_sectors, buffer.reads_on_in_writes) = (has(14), has(15));
+    (buffer.resumes_on_hit, buffer.resumes_after) = (true, if has(16) { 1 } else { 16 });
+    buffer.read_ahead_least_kib = if has(17) { 30.0 } else { 0.0 };
     Drive::new(Rc::new(HddModel::new(parameters).unwrap()), 0)
 }
 
@@ -258,8 +282,9 @@ proptest! {
     fn every_command_is_answered_once_and_after_it_was_sent(
         commands in prop::collection::vec((any_command(), 0u64..20 * MS), 1..80),
         write_cache in any::<bool>(),
+        rules in any::<u32>(),
     ) {
-        let mut drive = tiny(write_cache);
+        let mut drive = tiny(write_cache, rules);
         let (mut now, mut sent, mut answers) = (0, std::collections::BTreeMap::new(), Vec::new());
         for (command, pause) in commands {
             now += pause;
