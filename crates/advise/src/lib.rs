@@ -27,6 +27,7 @@ pub mod signature;
 pub mod situation;
 #[cfg(test)]
 mod testing;
+pub mod wear;
 
 pub use advice::Advice;
 pub use reuse::Reuse;
@@ -36,3 +37,4 @@ pub use signature::{
     Partial, Pattern, Sampling, Signature, SignatureBuilder, StreamSignature, VolumeSignature,
 };
 pub use situation::{Effort, Situation};
+pub use wear::Wear;

@@ -113,6 +113,7 @@ pub(crate) fn advice(settings: &str) -> Advice {
         alternatives: Vec::new(),
         turning: Vec::new(),
         warnings: Vec::new(),
+        wear: None,
         assumptions: vec!["a cache of 64 GiB on nvme-dc-2t".to_owned()],
         evidence: Evidence { replays: 1, requests: 1000, of_requests: 1000, looks_longer: true },
     }

@@ -158,6 +158,7 @@ impl Engine {
                 AppendOutcome::Written => {
                     let mut log = self.log.borrow_mut();
                     log.counters.parts_completed += 1;
+                    log.counters.traffic.cache.written_completions += BLOCK_BYTES;
                     // It was written before what is older in the log now.
                     log.mix();
                     drop(log);

@@ -440,11 +440,7 @@ impl Engine {
             let Some(sequence) = wanted else { break };
             let request = self.log.borrow_mut().form_void(sequence);
             let is_void = match request {
-                Ok(request) => {
-                    let bytes = request.range.len();
-                    self.log.borrow_mut().counters.traffic.cache.written_descriptors += bytes;
-                    self.cache.submit(request).await.is_ok()
-                }
+                Ok(request) => self.cache.submit(request).await.is_ok(),
                 Err(_) => false,
             };
             if !is_void && self.fail().await.is_err() {

@@ -14,6 +14,7 @@
 mod age;
 mod checksummed;
 mod classes;
+mod copies;
 mod cores;
 mod eviction;
 mod fills;
@@ -32,6 +33,7 @@ mod thinning;
 mod unreadable;
 
 use checksummed::Checksummed;
+use copies::CopyBudget;
 pub use eviction::Eviction;
 pub use fills::Fill;
 pub use flush_epochs::FlushEpochs;
@@ -215,7 +217,7 @@ pub struct Log {
     voids: Vec<Sequence>,
     fills: Vec<Rc<Fill>>,
     spare: Vec<Buffer>,
-    dirty_max: u64,
+    copies: CopyBudget,
     written_max: u64,
     unclean_extents_max: u64,
     carried: Carried,
@@ -285,7 +287,7 @@ impl Log {
             voids: Vec::new(),
             fills: Vec::new(),
             spare: Vec::new(),
-            dirty_max: usable,
+            copies: CopyBudget::new(slots, usable),
             written_max: usable / 16,
             unclean_extents_max,
             carried: Carried::default(),
@@ -406,6 +408,7 @@ impl Log {
             self.checksummed.push(intake.buffers, &mut self.draft.checksums);
         }
         let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
+        self.copies.note_entered(blocks);
         let mut index = 0;
         for intake in intakes {
             self.map_on_account(intake, data, &mut index);
@@ -498,6 +501,7 @@ impl Log {
             }
             self.reach.opened += 1;
             self.ring.open_next(&self.layout, self.next());
+            self.copies.renew(self.blocks_read());
             self.has_opened_segment = true;
         }
         Ok(units)
@@ -538,8 +542,13 @@ impl Log {
         self.counters.records += 1;
         self.counters.log_bytes += len;
         self.counters.descriptor_bytes += descriptor_bytes;
-        if !self.draft.is_empty() {
-            self.newest_data = sequence;
+        match self.draft.is_empty() {
+            true => self.counters.traffic.cache.written_marks += descriptor_bytes,
+            false => {
+                let used = self.draft.encoded_bytes(self.draft.checksums.len()) as u64;
+                self.counters.traffic.cache.written_padding += descriptor_bytes - used;
+                self.newest_data = sequence;
+            }
         }
         self.carried_mark = self.flush_mark;
         self.carried_promise = self.promises.newest();

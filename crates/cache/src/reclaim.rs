@@ -77,9 +77,9 @@ impl Log {
         let (mut copies, mut others) = (0, 0);
         let carries_residents = self.carries_residents();
         let places = self.layout.places_of(segment);
-        self.map.each_place(places, |_, state, is_resident| match state {
+        self.map.each_place(places, |_, state, heat| match state {
             State::Dirty | State::Written => copies += 1,
-            State::Clean if carries_residents && is_resident => copies += 1,
+            State::Clean if carries_residents && self.is_worth_a_copy(heat) => copies += 1,
             State::Clean => others += 1,
             State::Free | State::Pending => {}
         });
@@ -89,15 +89,15 @@ impl Log {
     /// Whether read-inserts would be in the way of writes.
     pub(crate) fn is_scarce(&self) -> bool {
         self.ring.free() <= RESERVE_FOR_CLIENTS
-            || !self.has_slack(self.dirty_max() / 16)
+            || !self.has_slack(self.dirty_limit() / 16)
             || !self.has_extents(u64::from(self.map.pool().0 / 16))
     }
 
     /// What has to leave a segment before it can be freed, and what should.
     fn keepers(&self, segment: SegmentIndex) -> Vec<Version> {
         let (carries_residents, mut keepers) = (self.carries_residents(), Vec::new());
-        self.map.each_place(self.layout.places_of(segment), |slot, state, is_resident| {
-            if self.is_kept(slot, state, is_resident && carries_residents) {
+        self.map.each_place(self.layout.places_of(segment), |slot, state, heat| {
+            if self.is_kept(slot, state, carries_residents && self.is_worth_a_copy(heat)) {
                 keepers.push(self.map.version(slot));
             }
         });
@@ -105,7 +105,8 @@ impl Log {
     }
 
     fn is_keeper(&self, slot: SlotIndex) -> bool {
-        let is_carried = || self.map.heat_at(slot).is_resident() && self.carries_residents();
+        let is_carried =
+            || self.is_worth_a_copy(self.map.heat_at(slot)) && self.carries_residents();
         let state = self.map.state(slot);
         self.is_kept(slot, state, state == State::Clean && is_carried())
     }

@@ -6,7 +6,7 @@
 //! (`volume::kept`).
 
 use headpond_block::{DeviceErrors, LastError, UtcTime};
-use headpond_cache::ScrubReport;
+use headpond_cache::{CacheTraffic, ScrubReport};
 use headpond_raid::{History, LastScrub};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -72,6 +72,8 @@ pub struct KeptHistory {
     pub scrubs: Vec<KeptScrub>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_scrub: Option<KeptCacheScrub>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_wear: Option<KeptWear>,
 }
 
 /// Errors of a device.
@@ -98,6 +100,35 @@ pub struct KeptCacheScrub {
     pub cache: Uuid,
     #[serde(flatten)]
     pub scrub: CacheScrub,
+}
+
+/// Bytes that entered a cache, and what was written to its device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WornBytes {
+    /// Written by clients, or read from the array, and inserted.
+    pub entered_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// The same of a cache, in all its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptWear {
+    pub cache: Uuid,
+    #[serde(flatten)]
+    pub worn: WornBytes,
+}
+
+impl WornBytes {
+    pub(crate) fn of(traffic: &CacheTraffic) -> Self {
+        Self { entered_bytes: traffic.written_data, written_bytes: traffic.written() }
+    }
+
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            entered_bytes: self.entered_bytes.saturating_add(other.entered_bytes),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+        }
+    }
 }
 
 impl CacheScrub {
@@ -138,7 +169,8 @@ impl DeviceReport {
 
 impl KeptHistory {
     pub fn is_empty(&self) -> bool {
-        self.devices.is_empty() && self.scrubs.is_empty() && self.cache_scrub.is_none()
+        let has_cache = self.cache_scrub.is_some() || self.cache_wear.is_some();
+        self.devices.is_empty() && self.scrubs.is_empty() && !has_cache
     }
 
     /// Goes on counting from what was kept.
@@ -155,6 +187,12 @@ impl KeptHistory {
     pub(crate) fn scrub_of_cache(&self, cache: Uuid) -> Option<CacheScrub> {
         let kept = self.cache_scrub.as_ref().filter(|kept| kept.cache == cache)?;
         Some(kept.scrub.clone())
+    }
+
+    /// What was written to the device of this cache before.
+    pub(crate) fn wear_of_cache(&self, cache: Uuid) -> WornBytes {
+        let kept = self.cache_wear.filter(|kept| kept.cache == cache);
+        kept.map(|kept| kept.worn).unwrap_or_default()
     }
 
     /// Forgets the errors of these devices; without any, of all, and what scrubs have found.
@@ -251,7 +289,7 @@ mod tests {
         ) {
             let array = Uuid::from_u128(7);
             let scrubs = vec![KeptScrub { array, scrub: scrub(start, took_s) }];
-            let history = KeptHistory { sequence, devices, scrubs, cache_scrub: None };
+            let history = KeptHistory { sequence, devices, scrubs, cache_scrub: None, cache_wear: None };
             let text = toml::to_string(&history).unwrap();
             prop_assert_eq!(toml::from_str::<KeptHistory>(&text).unwrap(), history);
         }
@@ -270,6 +308,7 @@ mod tests {
             devices: vec![device(1, 1), device(2, 9), device(3, 5)],
             scrubs: vec![KeptScrub { array, scrub: scrub(0, 1) }],
             cache_scrub: None,
+            cache_wear: None,
         };
         assert!(history.shorten() && history.scrubs[0].scrub.report.findings.is_empty());
         assert!(history.shorten());
@@ -291,6 +330,7 @@ mod tests {
             devices: vec![device(1), device(2)],
             scrubs: vec![KeptScrub { array, scrub: scrub(0, 1) }],
             cache_scrub: None,
+            cache_wear: None,
         };
         history.clear(Some(&[Uuid::from_u128(1)]));
         assert!(history.devices == [device(2)] && history.scrubs[0].scrub.is_unsound());

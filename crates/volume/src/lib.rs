@@ -87,4 +87,7 @@ pub use watch::alerts::{Alert, AlertKind, Risk};
 pub use watch::report::{
     CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,
 };
-pub use watch::status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
+pub use watch::status::{
+    CacheErrors, CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus,
+};
+pub use watch::wear::{CacheWear, WearPurpose, WearShare};

@@ -510,6 +510,7 @@ impl Volume {
                 slice.stop().await?;
             }
         }
+        self.note_wear();
         self.kept.record_history().await;
         for mirror in self.caches().filter_map(|cached| cached.mirror.clone()) {
             mirror.stop().await?;

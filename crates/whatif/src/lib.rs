@@ -17,6 +17,7 @@
 #[cfg(test)]
 mod beside;
 mod condition;
+mod endurance;
 mod engine;
 pub mod fit;
 mod generator;
@@ -45,6 +46,7 @@ mod steadiness;
 mod windows;
 
 pub use condition::Condition;
+pub use endurance::{Endurance, EnduranceError};
 pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
 pub use generator::Memory;
 pub use job::{ArrivalProcess, Arrivals, Hot, Job, JobError, Rw};

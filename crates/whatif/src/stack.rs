@@ -1,6 +1,7 @@
 //! What a simulated machine is made of, as a file that people write.
 
 use crate::condition::Condition;
+use crate::endurance::Endurance;
 use crate::engine::{EngineError, EngineModel};
 use crate::models;
 use headpond_raid::{Level, Spread, Striping};
@@ -96,6 +97,9 @@ pub struct CacheStack {
     pub flush_us: f64,
     #[serde(default = "ram_mb_per_s")]
     pub mb_per_s: f64,
+    /// What its maker says may be written to its device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endurance: Option<Endurance>,
 }
 
 /// A stack that cannot be used.
@@ -169,6 +173,11 @@ impl Stack {
             cache.check_model()?;
             let is_line = headpond_cache::is_line_size(cache.line.bytes());
             require("cache.line", "a power of two from 4K to 1M", cache.line, is_line)?;
+            let wears = cache.model.is_some() || cache.read_us > 0.0;
+            if let Some(endurance) = cache.endurance {
+                let what = "left out for memory (no model, and no read_us): it does not wear out";
+                require("cache.endurance", what, endurance, wears)?;
+            }
             let latencies = [
                 ("cache.read_us", cache.read_us),
                 ("cache.write_us", cache.write_us),
@@ -363,6 +372,8 @@ mod tests {
             ("raid = 60\ngroups = 4", "raid = 0\ncondition = \"degraded\"", "RAID 0 loses no"),
             ("drives = 40", "drives = 40\ncontroller = \"net-10g\"", "here a controller"),
             ("write_us = 20", "write_us = 20\nmodel = \"nvme-dc-2t\"", "must be left out beside"),
+            ("write_us = 20", "endurance = \"600\"", "an endurance is what may be written"),
+            ("write_us = 20", "endurance = \"600TB\"", "must be left out for memory"),
         ] {
             let error = Stack::parse(&TEXT.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

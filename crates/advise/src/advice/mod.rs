@@ -28,6 +28,7 @@ use crate::search::{
 };
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
+use crate::wear::{self, Wear};
 use headpond_report::shell_words;
 use headpond_trace::TraceFormat;
 use headpond_whatif::{Kind, Pace, Stack};
@@ -65,6 +66,9 @@ pub struct Advice {
     /// What would change the answer.
     pub turning: Vec<Turning>,
     pub warnings: Vec<String>,
+    /// Of the cache device; none without a cache, or one that wears out, and where the trace does
+    /// not tell how long it took.
+    pub wear: Option<Wear>,
     /// The machine that the figures hold for, and what of it nobody said.
     pub assumptions: Vec<String>,
     pub evidence: Evidence,
@@ -156,6 +160,7 @@ impl Advice {
             freedom: situation.freedom,
             may_be_dirty: situation.may_be_dirty(),
             standing: situation.stands.then(|| Candidate::standing(&situation.stack)),
+            cache_bytes_max: wear::lasting_bytes_per_request(signature, situation),
             requests: run.requests(),
             is_exhaustive: situation.effort == Effort::Exhaustive,
         };
@@ -192,6 +197,8 @@ impl Advice {
         let goal = situation.goal;
         let gain_of = |it: &Tried| it.trial.gain_over(&without_cache.trial, goal);
         let kinds = kinds(&without_cache.trial, &chosen.trial);
+        let wear = chosen.candidate.has_cache();
+        let wear = wear.then(|| Wear::of(signature, situation, &chosen.trial.expected)).flatten();
         let alternatives = found.finalists.iter().filter(|it| it.candidate != chosen.candidate);
         Self {
             cache: chosen.candidate.has_cache(),
@@ -204,7 +211,8 @@ impl Advice {
             without_cache: without_cache.trial.expected,
             standing: found.standing.as_ref().map(|it| Standing::of(it, chosen, goal)),
             with_advice: chosen.trial.expected,
-            warnings: warnings::all(signature, situation, found, &kinds),
+            warnings: warnings::all(signature, situation, found, (wear.as_ref(), &kinds)),
+            wear,
             kinds,
             alternatives: alternatives
                 .map(|it| Alternative {
@@ -246,6 +254,7 @@ impl Advice {
             alternatives: Vec::new(),
             turning: Vec::new(),
             warnings: Vec::new(),
+            wear: None,
             assumptions: reasons::assumptions(situation),
             evidence: Evidence { replays: 0, requests: 0, of_requests, looks_longer: false },
         }

@@ -4,6 +4,7 @@ use super::KindAdvice;
 use crate::search::{Risk, SearchResult, Tried};
 use crate::signature::Signature;
 use crate::situation::Situation;
+use crate::wear::Wear;
 use headpond_report::{micros, size};
 use headpond_whatif::Kind;
 
@@ -13,21 +14,18 @@ const REQUESTS_MIN: u64 = 1000;
 const SLOWED: f64 = 1.05;
 /// Of the time in which requests come, who falls behind by more does not keep up.
 const BEHIND: f64 = 0.05;
-/// Drive writes a day that a data-centre drive is made for.
-const WRITES_PER_DAY_MAX: f64 = 1.0;
-const DAY_NS: f64 = 86_400e9;
 
 /// All warnings that apply.
 pub(super) fn all(
     signature: &Signature,
     situation: &Situation,
     found: &SearchResult,
-    kinds: &[KindAdvice],
+    (wear, kinds): (Option<&Wear>, &[KindAdvice]),
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     durability(situation, found, &mut warnings);
     if found.chosen.candidate.has_cache() {
-        endurance(signature, situation, found, &mut warnings);
+        warnings.extend(wear.and_then(Wear::warning));
         warnings.extend(kinds.iter().filter_map(slowed));
     }
     evidence(signature, situation, found, &mut warnings);
@@ -54,30 +52,6 @@ fn durability(situation: &Situation, found: &SearchResult, warnings: &mut Vec<St
             "the cache is not mirrored: if it fails, up to {} of dirty data are lost; --goal safety \
              finds the best settings that lose nothing",
             size(bytes)
-        ));
-    }
-}
-
-/// Writes to the cache device at the pace of the trace.
-fn endurance(
-    signature: &Signature,
-    situation: &Situation,
-    found: &SearchResult,
-    warnings: &mut Vec<String>,
-) {
-    let bytes = situation.stack.cache.as_ref().map_or(0, |cache| cache.size.bytes());
-    if situation.cache_is_lost_on_power || signature.duration_ns == 0 || bytes == 0 {
-        return;
-    }
-    let per_day = found.chosen.trial.expected.cache_bytes_per_request * signature.requests as f64
-        / signature.duration_ns as f64
-        * DAY_NS;
-    let drive_writes = per_day / bytes as f64;
-    if drive_writes > WRITES_PER_DAY_MAX {
-        warnings.push(format!(
-            "at the pace of the trace the cache is written {drive_writes:.1} times over a day ({} a \
-             day): look at what the device is made for, or ask for --goal endurance",
-            size(per_day as u64)
         ));
     }
 }

@@ -8,6 +8,7 @@ use crate::render::{kind_and_size, render_advice, render_signature};
 use crate::search::{Expected, Gain};
 use crate::signature::Signature;
 use crate::situation::Situation;
+use crate::wear::Wear;
 use headpond_report::{Table, cards, document, escape, folded, listed, part};
 use headpond_report::{a_request, count, factor, micros, percent, rate, side_by_side, verbatim};
 
@@ -63,8 +64,10 @@ fn head(title: &str, advice: &Advice) -> String {
     let setting =
         |it: &crate::Setting| format!("<li><code>{}</code></li>", escape(&it.to_string()));
     let settings: String = advice.settings.iter().map(setting).collect();
+    let lasts = advice.wear.as_ref().and_then(Wear::told);
+    let lasts = lasts.map(|told| format!("<p>{}.</p>\n", escape(&told))).unwrap_or_default();
     format!(
-        "<h1>{verdict}</h1>\n<p>{}; wanted: {}</p>\n<p class=\"verdict\">{}.</p>\n\
+        "<h1>{verdict}</h1>\n<p>{}; wanted: {}</p>\n<p class=\"verdict\">{}.</p>\n{lasts}\
          <ul class=\"settings\">{settings}</ul>\n",
         escape(title),
         advice.goal,

@@ -2,6 +2,7 @@
 
 use crate::advice::{Advice, KindAdvice};
 use crate::search::{Expected, between, told};
+use crate::wear::Wear;
 use headpond_report::{Align, Table};
 use headpond_report::{a_request, count, factor, micros, percent, rate, size};
 use headpond_whatif::Kind;
@@ -59,6 +60,9 @@ fn answer(advice: &Advice) -> String {
     if advice.cache {
         let (gain, goal) = (told(advice.gain), advice.goal.what());
         out.push_str(&format!("{gain} of {goal} without a cache, say models\n"));
+    }
+    if let Some(lasts) = advice.wear.as_ref().and_then(Wear::told) {
+        out.push_str(&format!("{lasts}\n"));
     }
     if let Some(gain) = advice.standing.as_ref().and_then(|standing| standing.gain) {
         out.push_str(&format!(

@@ -76,6 +76,8 @@ pub struct Quest {
     pub cleaning: CleaningConfig,
     /// The classes that it has now.
     pub classes: ClassSetting,
+    /// With more for each request the cache device is worn out before its warranty ends.
+    pub cache_bytes_max: Option<f64>,
     /// Of a round.
     pub requests: usize,
     /// Every main candidate is tried on everything, and each further value around the best.
@@ -510,7 +512,8 @@ impl Search<'_> {
         }
     }
 
-    /// Of those that cost nearly as little as the best, the one that spares the cache.
+    /// Of those that cost nearly as little as the best, the one that spares the cache; of those
+    /// that give up some of the gain, where all of these wear its device out before its time.
     fn best_of_risk<'t>(
         &self,
         finalists: &'t [Tried],
@@ -522,11 +525,17 @@ impl Search<'_> {
         let of_risk = || finalists.iter().filter(counts);
         let least = of_risk().map(|it| it.trial.cost(goal)).reduce(f64::min)?;
         let gain = (without_cache.trial.cost(goal) / least).ln().max(0.0);
+        let written = |it: &Tried| it.trial.expected.cache_bytes_per_request;
+        let lasts = |it: &Tried| self.quest.cache_bytes_max.is_none_or(|most| written(it) <= most);
+        let is_as_good = |it: &Tried| it.trial.cost(goal) <= least * WORTH_CHANGING;
         let slack = match goal {
             Goal::Endurance => (gain * GIVEN_UP).exp().max(NEARLY_AS_MUCH),
+            // As if that were asked for, where the drive does not last otherwise.
+            _ if !of_risk().any(|it| is_as_good(it) && lasts(it)) => {
+                (gain * GIVEN_UP).exp().max(NEARLY_AS_MUCH)
+            }
             _ => WORTH_CHANGING,
         };
-        let written = |it: &Tried| it.trial.expected.cache_bytes_per_request;
         let good = || of_risk().filter(|it| it.trial.cost(goal) <= least * slack);
         let sparing = good().map(written).reduce(f64::min)? * WORTH_CHANGING;
         good().filter(|it| written(it) <= sparing).min_by(|one, other| {

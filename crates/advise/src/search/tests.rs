@@ -76,6 +76,7 @@ fn found_for(
         cleaning: CleaningConfig::default(),
         classes: ClassSetting::None,
         may_be_dirty: true,
+        cache_bytes_max: None,
         requests: 20_000,
         is_exhaustive: false,
     };

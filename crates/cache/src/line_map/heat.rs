@@ -257,10 +257,10 @@ impl LineMap {
     }
 
     /// Everything that is mapped at some places: its state, and whether its line is resident.
-    pub fn each_place(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, State, bool)) {
+    pub fn each_place(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, State, Heat)) {
         if self.extents.is_by_block() {
             return self.extents.marks_by_block(places).for_each(|(place, tag, heat)| {
-                visit(SlotIndex(place), tag.state(), heat.is_resident());
+                visit(SlotIndex(place), tag.state(), heat);
             });
         }
         let mut place = places.start;
@@ -270,11 +270,11 @@ impl LineMap {
                 continue;
             };
             let stop = places.end.min(self.extents.span(at).end_place());
-            let is_resident = self.heat_by(at).is_resident();
+            let heat = self.heat_by(at);
             for place in place..stop {
                 let tag = self.extents.tag(place);
                 if tag.is_mapped() {
-                    visit(SlotIndex(place), tag.state(), is_resident);
+                    visit(SlotIndex(place), tag.state(), heat);
                 }
             }
             place = stop;

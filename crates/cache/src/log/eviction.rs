@@ -319,9 +319,8 @@ impl Log {
     /// Whether residents are carried on: not where there is hardly room for what must be.
     pub(crate) fn carries_residents(&self) -> bool {
         let must = self.dirty_now() + self.map.counts().written;
-        must + self.map.held_clean() <= self.eviction.carried_max
-            && self.ring.free() > 2
-            && !self.is_scattered()
+        let most = self.eviction.carried_max.saturating_sub(self.dirty_withheld());
+        must + self.map.held_clean() <= most && self.ring.free() > 2 && !self.is_scattered()
     }
 
     /// Drops blocks that nobody looks at from now on: among them residents, for which there was no
@@ -329,7 +328,7 @@ impl Log {
     pub(crate) fn drop_places(&mut self, places: Range<u32>) {
         if self.map.residents() > 0 {
             let mut residents = 0;
-            let count = |_, _, is_resident| residents += u64::from(is_resident);
+            let count = |_, _, heat: Heat| residents += u64::from(heat.is_resident());
             self.map.each_place(places.clone(), count);
             self.counters.dropped_resident_blocks += residents;
         }

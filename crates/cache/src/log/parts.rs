@@ -181,7 +181,7 @@ impl Log {
 
     /// Whether one more block may be there in part; forgets the rows that count no more.
     pub(crate) fn has_room_for_part(&mut self) -> bool {
-        let most = PARTS_MAX.min(self.dirty_max / DIRTY_PER_PART) as usize;
+        let most = PARTS_MAX.min(self.dirty_max() / DIRTY_PER_PART) as usize;
         if self.parts.rows.len() >= most {
             self.forget_ended_parts();
         }

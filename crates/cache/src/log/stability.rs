@@ -106,6 +106,9 @@ impl Log {
         Draft::default().encode(&header, &mut bytes);
         let range = self.layout.range_at(self.ring.position(), bytes.len() as u64);
         self.ring.advance(units);
+        self.counters.log_bytes += range.len();
+        self.counters.descriptor_bytes += range.len();
+        self.counters.traffic.cache.written_marks += range.len();
         let request = Request::write(range.start(), Buffer::from_slice(&bytes));
         Ok(request.with_flags(RequestFlags::FUA))
     }

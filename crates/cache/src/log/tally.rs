@@ -103,13 +103,16 @@ impl Log {
         &mut self.classes[id_of(request).index()]
     }
 
+    /// Blocks that requests have read, from the cache or past it.
+    pub(super) fn blocks_read(&self) -> u64 {
+        let read = self.classes.iter().map(|class| class.read);
+        read.map(|read| read.blocks_hit + read.blocks_missed).sum()
+    }
+
     /// The counters, with the sums over all classes.
     pub fn totals(&self) -> Counters {
         let mut totals = self.counters;
-        let cache = &mut totals.traffic.cache;
-        cache.written_data = self.counters.data_bytes();
-        cache.written_copies = self.counters.reinserted_blocks * BLOCK_BYTES;
-        cache.written_descriptors += self.counters.descriptor_bytes;
+        totals.traffic.cache = self.counters.log_traffic();
         for class in self.classes.iter() {
             totals.read += class.read;
             totals.write += class.write;

@@ -35,6 +35,7 @@ impl Engine {
             let wanted = Wanted { run, purpose, buffers, is_promise, guard, class };
             match self.append(wanted).await {
                 AppendOutcome::Written => {
+                    self.count_rest_of(&request);
                     self.note_written_part(purpose);
                     return Ok(());
                 }
@@ -83,6 +84,12 @@ impl Engine {
         put_in_place(request, &block);
         let purpose = Sectors::new(bits | given).map_or(Purpose::WriteBack, Purpose::Part);
         Some((purpose, block))
+    }
+
+    /// A block was written to the log for this part of it.
+    pub(super) fn count_rest_of(&self, request: &Request) {
+        let counters = &mut self.log.borrow_mut().counters;
+        counters.traffic.cache.written_completions += BLOCK_BYTES - request.range.len();
     }
 
     fn note_written_part(self: &Rc<Self>, purpose: Purpose) {

@@ -94,6 +94,7 @@ impl Engine {
                 .with_flags(request.flags & RequestFlags::FUA)
                 .with_hints(request.hints);
             if self.write_both(&merged, run, Some(&fill)).await? {
+                self.count_rest_of(&request);
                 write.done();
                 return Ok(());
             }

@@ -26,10 +26,16 @@ pub struct CacheTraffic {
     pub lent: u64,
     /// Client writes, and data read from the core: the first copy in the log.
     pub written_data: u64,
+    /// The rest of blocks that were written in part, and the blocks that then replace the parts.
+    pub written_completions: u64,
     /// Copied by reclaim.
     pub written_copies: u64,
-    /// Metadata of the log.
+    /// Metadata of the log: the descriptors of its records, without their padding.
     pub written_descriptors: u64,
+    /// Of descriptors, to the unit of the log.
+    pub written_padding: u64,
+    /// Records without entries: flush marks, the tail for reclaim, replacements of failed ones.
+    pub written_marks: u64,
     /// Checkpoints, at shutdown and while serving, headers, and marks of the flush order.
     pub written_checkpoints: u64,
     /// Discarded by reclaim.
@@ -73,8 +79,10 @@ impl CacheTraffic {
     }
 
     pub fn written(&self) -> u64 {
-        let Self { written_data, written_copies, written_descriptors, .. } = self;
-        written_data + written_copies + written_descriptors + self.written_checkpoints
+        let Self { written_data, written_completions, written_copies, .. } = self;
+        let Self { written_descriptors, written_padding, written_marks, .. } = self;
+        let log = written_data + written_completions + written_copies;
+        log + written_descriptors + written_padding + written_marks + self.written_checkpoints
     }
 
     /// Bytes written per byte inserted; none where nothing was.
@@ -97,7 +105,8 @@ sums!(Traffic: cache, core);
 sums!(
     CacheTraffic:
     read_for_requests, read_for_cleaning, read_for_reclaim, read_for_scrub, lent, written_data,
-    written_copies, written_descriptors, written_checkpoints, discarded
+    written_completions, written_copies, written_descriptors, written_padding, written_marks,
+    written_checkpoints, discarded
 );
 sums!(
     CoreTraffic:
@@ -158,8 +167,16 @@ impl Counters {
         }
     }
 
-    /// What of the log is neither a copy nor the log's own.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.log_bytes - self.descriptor_bytes - self.reinserted_blocks * BLOCK_BYTES
+    /// What was written to the log, by purpose.
+    pub(crate) fn log_traffic(&self) -> CacheTraffic {
+        let mut cache = self.traffic.cache;
+        cache.written_copies = self.reinserted_blocks * BLOCK_BYTES;
+        let own = self.descriptor_bytes + cache.written_copies;
+        // What completes a block may have been appended before the counters were reset.
+        cache.written_completions = cache.written_completions.min(self.log_bytes - own);
+        cache.written_data = self.log_bytes - own - cache.written_completions;
+        cache.written_descriptors =
+            self.descriptor_bytes - cache.written_padding - cache.written_marks;
+        cache
     }
 }

@@ -520,7 +520,7 @@ fn each_record_that_failed_is_made_void_once() {
         runtime.sleep(QUIET).await;
         let counters = slice.stats().counters;
         let cache = counters.traffic.cache;
-        let voids = cache.written_descriptors - counters.descriptor_bytes;
+        let voids = cache.written_marks - counters.seals * BLOCK_BYTES;
         assert_eq!((counters.errors.cache_write, voids), (FAILED, FAILED * BLOCK_BYTES));
     });
 }

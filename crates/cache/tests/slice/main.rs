@@ -36,3 +36,4 @@ mod statistics;
 #[path = "../../src/eviction/twins.rs"]
 mod twins;
 mod verify_contents;
+mod wear;

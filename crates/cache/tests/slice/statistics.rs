@@ -111,7 +111,7 @@ impl Watched {
             core_read: core.read(),
             core_written: core.written(),
             cache_read: cache.read_for_requests + cache.read_for_cleaning + cache.lent,
-            cache_written: cache.written_data + cache.written_copies,
+            cache_written: cache.written_data + cache.written_completions + cache.written_copies,
         };
         let sum = |parts: &mut dyn Iterator<Item = PartTraffic>| {
             parts.fold(PartTraffic::default(), |mut sum, part| {

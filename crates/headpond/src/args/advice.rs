@@ -6,6 +6,7 @@ use headpond_advise::emit::Target;
 use headpond_advise::{Goal, Sampling};
 use headpond_raid::level::Level;
 use headpond_volume::Size;
+use headpond_whatif::Endurance;
 use std::path::PathBuf;
 
 /// Find the signature of a workload in a trace: blktrace, blkparse text, fio iolog, own recordings,
@@ -133,6 +134,11 @@ pub struct AdviseArgs {
     /// The model of the cache device or a file; nvme-dc-2t if unknown.
     #[arg(long, value_name = "MODEL", conflicts_with = "cache_volatile")]
     pub cache_drive: Option<String>,
+    /// Rated endurance of the cache device: what may be written to it (600TB, 3.5PB), or drive
+    /// writes a day (1DWPD), with the warranty where it is not 5 years (1DWPD/3y). The advice says
+    /// how long it lasts, and spares it where that is less than the warranty.
+    #[arg(long, value_name = "RATING", conflicts_with = "cache_volatile")]
+    pub cache_endurance: Option<Endurance>,
     /// The cache is volatile memory.
     #[arg(long, requires = "cache_size")]
     pub cache_volatile: bool,
@@ -171,7 +177,7 @@ pub struct LiveArgs {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "format", "emit", "signature", "html"]
+        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_endurance", "cache_volatile", "lenient", "format", "emit", "signature", "html"]
     )]
     pub live: Option<String>,
     /// Apply the advice, compare before and after, and roll back settings without a measured gain.

@@ -9,7 +9,7 @@ use super::reading::{read_through, spare_inputs, warn_of_damage};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::telling::{document, print_json};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use headpond_advise::emit::{Occasion, Target, commands, emit};
 use headpond_advise::picture::render_advice_page;
 use headpond_advise::render::{render_advice, render_signature};
@@ -19,7 +19,7 @@ use headpond_advise::{
 use headpond_api::answers::{Status, Versioned};
 use headpond_api::client::Client;
 use headpond_api::operations;
-use headpond_api::outcome::Exit;
+use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_trace::{Demand, ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::Description;
@@ -61,6 +61,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         (None, None) => described(args)?,
     };
     wish(&mut situation, args);
+    rate_cache(&mut situation, args)?;
     let inputs = std::iter::once(Path::new(file)).chain(args.stack.as_deref());
     spare_inputs(inputs, &args.html)?;
     let mut reader = TraceReader::open(Path::new(file), args.read.options(Demand::default()))?;
@@ -98,6 +99,18 @@ fn wish(situation: &mut Situation, args: &AdviseArgs) {
         EffortChoice::Usual => Effort::Usual,
         EffortChoice::Exhaustive => Effort::Exhaustive,
     };
+}
+
+/// What may be written to the cache device.
+fn rate_cache(situation: &mut Situation, args: &AdviseArgs) -> Result<()> {
+    let Some(endurance) = args.cache_endurance else { return Ok(()) };
+    let message = "the cache is memory, which does not wear out: leave out --cache-endurance";
+    let failure = || Failure { exit: Exit::Usage, message: message.to_owned() };
+    ensure!(!situation.cache_is_lost_on_power, failure());
+    if let Some(cache) = &mut situation.stack.cache {
+        cache.endurance = Some(endurance);
+    }
+    Ok(())
 }
 
 /// Remarks that do not fit into the file go to standard error.

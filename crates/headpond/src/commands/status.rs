@@ -26,8 +26,8 @@ use headpond_daemon::loading::parts;
 use headpond_raid::Level;
 use headpond_report::{count, size};
 use headpond_volume::{
-    Alert, CACHE_COPIES, CacheStatus, ClassSetting, JobKind, JobStatus, OwnerState, OwnerStatus,
-    Size,
+    Alert, CACHE_COPIES, CacheStatus, CacheWear, ClassSetting, JobKind, JobStatus, OwnerState,
+    OwnerStatus, Size,
 };
 
 /// Shows one volume, or a line for each.
@@ -262,11 +262,26 @@ fn usage(cache: &CacheStatus) -> Vec<String> {
         let blocks = count(cache.replayed_blocks);
         lines.push(format!("{blocks} blocks replayed and not yet cleaned"));
     }
+    lines.extend(wear(&cache.wear));
     lines.extend(cache.order.as_ref().map(order));
     lines.extend(cache.evictions.iter().filter_map(eviction));
     lines.extend(cache.bypasses.iter().filter_map(bypass));
     lines.extend(cache.last_scrub.as_ref().map(scrubs::tell_cache_scrub));
     lines
+}
+
+/// What its device was written for, per byte that entered.
+fn wear(wear: &CacheWear) -> Option<String> {
+    let per_entered = wear.written_per_entered?;
+    let shares = wear.purposes.iter().filter(|share| share.bytes > 0);
+    let shares =
+        shares.map(|it| format!("{:.2} {}", it.per_entered.unwrap_or(0.0), word(it.purpose)));
+    Some(format!(
+        "{} entered, {per_entered:.2} bytes written for each byte: {}; {} written in all runs",
+        size(wear.counted.entered_bytes),
+        shares.collect::<Vec<_>>().join(", "),
+        size(wear.all_runs.written_bytes),
+    ))
 }
 
 /// The state of the array without the cache, with ordered cleaning.

@@ -4,7 +4,7 @@ use crate::assembly::cores::Cores;
 use crate::assembly::mirror::{CacheDevice, Mirror};
 use crate::assembly::open::{FoundCache, LoadWatch, Loading, OpenError, Tolerance, is_memory};
 use crate::description::Description;
-use crate::history::CacheScrub;
+use crate::history::{CacheScrub, WornBytes};
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, ErrorLog, Request, RequestFlags, Runtime, memory,
 };
@@ -14,7 +14,7 @@ use headpond_cache::{
     SliceStats, Superblock, judge,
 };
 use headpond_raid::{Array, ArrayState, AssembleError, History};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub(crate) struct Cached {
     pub errors: Rc<ErrorLog>,
     /// Of a cache that lasts.
     pub last_scrub: RefCell<Option<CacheScrub>>,
+    /// Written in earlier runs, and before the counters were reset.
+    pub worn_before: Cell<WornBytes>,
     /// The log end of each slice as opened; empty where the cache began empty.
     pub ends: Vec<LogEnd>,
 }
@@ -106,8 +108,18 @@ impl Cached {
         if let Some(mirror) = &mirror {
             mirror.begin_use();
         }
-        let (is_tier, last_scrub) = Default::default();
-        let cached = Self { device, mirror, slices, superblock, is_tier, errors, last_scrub, ends };
+        let (is_tier, last_scrub, worn_before) = Default::default();
+        let cached = Self {
+            device,
+            mirror,
+            slices,
+            superblock,
+            is_tier,
+            errors,
+            last_scrub,
+            worn_before,
+            ends,
+        };
         cached.tell_cores(cores);
         Ok((cached, notes))
     }
@@ -136,8 +148,17 @@ impl Cached {
             let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
             slices.push(opening.await?.0);
         }
-        let (mirror, last_scrub, ends, is_tier) = (None, RefCell::default(), Vec::new(), true);
-        Ok(Self { device, mirror, slices, superblock, is_tier, errors, last_scrub, ends })
+        Ok(Self {
+            device,
+            mirror: None,
+            slices,
+            superblock,
+            is_tier: true,
+            errors,
+            last_scrub: RefCell::default(),
+            worn_before: Cell::default(),
+            ends: Vec::new(),
+        })
     }
 
     /// Has each core counted, where there are several.

@@ -5,6 +5,7 @@ use crate::assembly::cores::{Core, Cores};
 use crate::description::FIRST_CORE;
 use crate::history::{
     DeviceReport, DeviceRole, FINDINGS_KEPT, KeptCacheScrub, KeptErrors, KeptHistory, KeptScrub,
+    KeptWear,
 };
 use headpond_block::DeviceErrors;
 use headpond_raid::ArrayStatus;
@@ -85,11 +86,17 @@ pub(super) fn history_of(cores: &Cores, caches: &[Rc<Cached>], sequence: u64) ->
         let scrub = cached.last_scrub.borrow().clone()?;
         Some(KeptCacheScrub { cache: cached.superblock.cache, scrub })
     };
+    let cache_wear = |cached: &Rc<Cached>| {
+        let worn = cached.wear().all_runs;
+        let is_kept = !cached.is_memory() && worn.written_bytes > 0;
+        is_kept.then_some(KeptWear { cache: cached.superblock.cache, worn })
+    };
     let mut history = KeptHistory {
         sequence,
         devices: with_errors.map(kept).collect(),
         scrubs: cores.iter().filter_map(|(core, _)| scrub(core)).collect(),
         cache_scrub: caches.iter().find_map(cache_scrub),
+        cache_wear: caches.iter().find_map(cache_wear),
     };
     let scrubs = history.scrubs.iter_mut();
     scrubs.for_each(|it| it.scrub.report.findings.truncate(FINDINGS_KEPT));

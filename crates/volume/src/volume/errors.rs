@@ -46,10 +46,18 @@ impl Volume {
         Ok(())
     }
 
-    /// The scrub that the members know of its cache.
-    pub(crate) fn restore_cache_scrub(&self, kept: &KeptHistory) {
+    /// The members are to keep what was written to the cache in this run.
+    pub(crate) fn note_wear(&self) {
+        if self.caches().any(|cached| !cached.is_memory() && cached.is_worn()) {
+            self.cores().first().array.history().note_change();
+        }
+    }
+
+    /// The scrub that the members know of its cache, and its wear.
+    pub(crate) fn restore_cache_history(&self, kept: &KeptHistory) {
         if let Some(cached) = self.cached() {
             cached.last_scrub.replace(kept.scrub_of_cache(cached.superblock.cache));
+            cached.worn_before.set(kept.wear_of_cache(cached.superblock.cache));
         }
     }
 }

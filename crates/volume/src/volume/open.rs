@@ -123,7 +123,7 @@ impl Volume {
         match recorded {
             Ok(begun) => {
                 self.kept.continue_after(&begun);
-                self.restore_cache_scrub(&begun.history);
+                self.restore_cache_history(&begun.history);
             }
             Err(error) => self.warn(error.to_string()),
         }

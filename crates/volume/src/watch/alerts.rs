@@ -335,8 +335,8 @@ fn of_contents(place: CacheRole<'_>, cache: &CacheStatus) -> Vec<Alert> {
     if cache.unreadable_blocks > 0 {
         alerts.push(unreadable(place, cache));
     }
-    if cache.errors.checksum > 0 {
-        let times = cache.errors.checksum;
+    if cache.device_errors.errors.checksum > 0 {
+        let times = cache.device_errors.errors.checksum;
         alerts.push(Alert {
             kind: AlertKind::CacheCorruption,
             cause: format!(
@@ -410,8 +410,8 @@ fn failed(place: CacheRole<'_>, cache: &CacheStatus) -> Alert {
 }
 
 fn of_devices(place: CacheRole<'_>, cache: &CacheStatus) -> Vec<Alert> {
-    let (device, errors) = (&cache.device, cache.errors);
-    let last = cache.last_error.as_ref().map(|last| format!("; the last: {last}"));
+    let (device, errors) = (&cache.device, cache.device_errors.errors);
+    let last = cache.device_errors.last_error.as_ref().map(|last| format!("; the last: {last}"));
     let last = last.unwrap_or_default();
     let mut alerts = Vec::new();
     let replace = format!("{} if errors recur; {}", place.replace(), place.clear());
@@ -428,7 +428,8 @@ fn of_devices(place: CacheRole<'_>, cache: &CacheStatus) -> Vec<Alert> {
     }
     let written = errors.write + errors.flush + errors.timeout;
     if written > 0 {
-        let way_out = cache.last_error.as_ref().and_then(|last| way_out(last, device));
+        let way_out =
+            cache.device_errors.last_error.as_ref().and_then(|last| way_out(last, device));
         alerts.push(Alert {
             kind: AlertKind::CacheWriteErrors,
             cause: format!("{written} writes or flushes of {device} failed{last}"),

@@ -5,3 +5,4 @@
 pub(crate) mod alerts;
 pub(crate) mod report;
 pub(crate) mod status;
+pub(crate) mod wear;

@@ -161,6 +161,7 @@ impl Volume {
     /// ([`Volume::clear_errors`]). The cache keeps its contents.
     pub fn reset_stats(&self) {
         for cached in self.caches() {
+            cached.worn_before.set(cached.wear().all_runs);
             cached.slices.iter().for_each(|slice| slice.reset_stats());
             if let Some(mirror) = &cached.mirror {
                 mirror.array().reset_counts();

@@ -12,9 +12,10 @@ use crate::serving::metadata::CoreFileSystem;
 use crate::volume::Volume;
 use crate::watch::alerts::{self, Alert, CacheRole};
 use crate::watch::report::stats_of;
+use crate::watch::wear::CacheWear;
 use headpond_block::memory::{self, MemoryState};
 use headpond_block::{BlockDevice, LastError};
-use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
+use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats, Traffic};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, DeviceErrors, HealthState, JournalWhen};
 use schemars::JsonSchema;
@@ -100,13 +101,21 @@ pub struct CacheStatus {
     /// By slice: the share sent to the array because it is faster, and the latencies.
     pub bypasses: Vec<BypassReport>,
     pub lost_on_power: bool,
-    /// Of the device, or of all its copies together, until they are cleared.
-    pub errors: DeviceErrors,
-    pub last_error: Option<LastError>,
+    #[serde(flatten)]
+    pub device_errors: CacheErrors,
     /// Of a cache that lasts; null if there was none.
     pub last_scrub: Option<CacheScrub>,
     /// Its copies, where it has several.
     pub mirror: Option<MirrorStatus>,
+    /// What its device was written for.
+    pub wear: CacheWear,
+}
+
+/// Of a cache device, or of all its copies together, until they are cleared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheErrors {
+    pub errors: DeviceErrors,
+    pub last_error: Option<LastError>,
 }
 
 /// The copies of a cache.
@@ -280,11 +289,28 @@ impl Cached {
             order: order(&stats),
             bypasses: stats.iter().map(|slice| slice.bypass).collect(),
             lost_on_power: self.is_memory(),
-            errors: self.errors.counts(),
-            last_error: self.errors.last(),
+            device_errors: CacheErrors {
+                errors: self.errors.counts(),
+                last_error: self.errors.last(),
+            },
             last_scrub: self.last_scrub.borrow().clone(),
             mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes + unflushed_bytes)),
+            wear: self.wear(),
         }
+    }
+}
+
+impl Cached {
+    /// What its device was written for.
+    pub fn wear(&self) -> CacheWear {
+        let mut traffic = Traffic::default();
+        self.stats().iter().for_each(|slice| traffic += slice.counters.traffic);
+        CacheWear::new(&traffic.cache, self.worn_before.get())
+    }
+
+    /// Whether anything was written to it but the headers of a start and a stop.
+    pub fn is_worn(&self) -> bool {
+        self.wear().counted.entered_bytes > 0
     }
 }
 

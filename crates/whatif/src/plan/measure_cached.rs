@@ -78,6 +78,7 @@ fn device(front: &InFront, bytes: u64) -> CacheStack {
         write_us: 0.0,
         flush_us: 0.0,
         mb_per_s: 10_000.0,
+        endurance: None,
     }
 }
 

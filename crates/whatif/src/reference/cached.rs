@@ -174,6 +174,7 @@ fn ram(dirty_bytes: u64, settings: CacheSettings) -> CacheStack {
         write_us: 0.0,
         flush_us: 0.0,
         mb_per_s: 10_000.0,
+        endurance: None,
     }
 }
 

@@ -150,13 +150,16 @@ fn device_lines(Traffic { cache, core }: &Traffic, amplification: Option<f64>) -
         None => "nothing inserted".into(),
     };
     format!(
-        "cache device: {amplification}: {} data, {} relocated by reclaim, {} descriptors, {} \
-         checkpoints; {} discarded\n\
+        "cache device: {amplification}: {} data, {} completing blocks, {} relocated by reclaim, {} \
+         descriptors, {} padding, {} marks, {} checkpoints; {} discarded\n\
          \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} borrowed\n\
          array: {} read for requests, {} readahead; {} written by requests, {} by the cleaner\n",
         size(cache.written_data),
+        size(cache.written_completions),
         size(cache.written_copies),
         size(cache.written_descriptors),
+        size(cache.written_padding),
+        size(cache.written_marks),
         size(cache.written_checkpoints),
         size(cache.discarded),
         size(cache.read_for_requests),
