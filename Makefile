@@ -6,7 +6,7 @@ CARGO ?= cargo
 FUZZ_CHECK = CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 
 .DEFAULT_GOAL := help
-.PHONY: help try test conclusions test-web rig bench fmt lint fuzz
+.PHONY: help try test conclusions test-web rig test-ceph bench fmt lint fuzz
 
 help: ## list these goals
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test-web: ## look at every kind of page in a browser, wide and narrow (installs 
 rig: ## boot a virtual machine with late, missing and shuffled disks, and cut its power (15 minutes)
 	@scripts/setup --rig
 	@$(CARGO) xtask rig
+
+test-ceph: ## start a Ceph cluster here and break it under volumes on its images (half an hour)
+	@scripts/setup --ceph
+	@$(CARGO) xtask ceph
 
 bench: ## measure the hot paths beside their limits and rivals; writes target/bench.json
 	@scripts/setup --bench

@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `bench`, `swarm`, `fuzz`,
-//! `rig`.
+//! `rig`, `ceph`.
 //!
 //! What would be a shell script with logic in it is a program here, with unit tests.
 //!
@@ -7,6 +7,7 @@
 //! (`scripts/setup`).
 
 mod bench;
+mod ceph;
 mod fuzz;
 mod metadata;
 mod rig;
@@ -42,6 +43,9 @@ enum Chore {
     /// Boot a virtual machine whose volumes systemd and udev start: late and missing devices,
     /// shutdowns under load, power cuts.
     Rig(rig::Options),
+    /// Start a Ceph cluster and break it, or the volumes on its images; measure the speed beside
+    /// the bare image.
+    Ceph(ceph::Options),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Swarm(options) => swarm::run(&workspace(), &options),
         Chore::Fuzz(options) => fuzz::run(&workspace(), &options),
         Chore::Rig(options) => rig::run(&workspace(), &options),
+        Chore::Ceph(options) => ceph::run(&workspace(), &options),
         Chore::Tidy => tidy::run(&workspace()),
     };
     match outcome {

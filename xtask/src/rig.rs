@@ -18,7 +18,7 @@
 mod disks;
 mod image;
 mod machine;
-mod random;
+pub(crate) mod random;
 mod scenarios;
 mod volume;
 
@@ -110,7 +110,7 @@ fn timed<T, E>(
 }
 
 /// The optimised program, as `make try` builds it: an emulated processor is slow enough.
-fn build(workspace: &Path, target: &Path) -> Result<PathBuf> {
+pub(crate) fn build(workspace: &Path, target: &Path) -> Result<PathBuf> {
     let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.args(["build", "--quiet", "--profile", "quick", "--package", "headpond"]);
     let status = cargo.current_dir(workspace).status().context("starting cargo")?;
@@ -161,7 +161,7 @@ fn run_all(
     Ok(())
 }
 
-fn report(tally: &Tally, rows: &[Row]) {
+pub(crate) fn report(tally: &Tally, rows: &[Row]) {
     for (heading, names) in [("failed:", tally.failures()), ("skipped:", tally.skips())] {
         if !names.is_empty() {
             println!("\n{heading}");

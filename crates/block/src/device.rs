@@ -1,6 +1,8 @@
 //! The device trait and the answer it gives.
 
-use crate::{Buffer, Buffers, ByteRange, DeviceError, DeviceName, Geometry, Request};
+use crate::{
+    Buffer, Buffers, ByteRange, DeviceError, DeviceName, Geometry, RemoteStorage, Request,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,6 +33,11 @@ pub trait BlockDevice {
 
     /// Its copies, where it keeps everything several times and can be asked for one of them.
     fn copies(&self) -> Option<&dyn Copies> {
+        None
+    }
+
+    /// Its other side, where it is storage behind a network, with a lock that keeps others out.
+    fn remote(&self) -> Option<&dyn RemoteStorage> {
         None
     }
 }

@@ -26,6 +26,7 @@ mod geometry;
 pub mod memory;
 mod prefetch;
 mod range;
+mod remote;
 mod request;
 mod size;
 mod started;
@@ -43,6 +44,7 @@ pub use executor::{
 pub use geometry::{ChangingGeometry, Geometry, Stability, StripeGeometry};
 pub use prefetch::prefetch;
 pub use range::ByteRange;
+pub use remote::{OnLoss, RemoteStatus, RemoteStorage};
 pub use request::{Hints, Request, RequestFlags, RequestKind};
 pub use size::{Size, SizeError};
 pub use started::{Started, start};

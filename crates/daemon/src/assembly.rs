@@ -272,7 +272,7 @@ pub fn folders_of(described: &Description) -> Vec<PathBuf> {
 }
 
 fn is_persistent(word: &str) -> bool {
-    word.parse::<DeviceSpec>().is_ok_and(|spec| spec.path().is_some())
+    word.parse::<DeviceSpec>().is_ok_and(|spec| !matches!(spec, DeviceSpec::Ram(_)))
 }
 
 /// Refuses a volume with two devices for one part: which one is current is not certain.

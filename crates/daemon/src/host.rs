@@ -2,6 +2,7 @@
 //! them.
 
 use crate::systemd::{Notifier, PROGRESS_TIME};
+use headpond_rbd::Opener;
 use headpond_volume::{Claimant, Host, Process, Watching};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +27,26 @@ pub fn claimant(notifier: &Notifier) -> Claimant {
         is_running: Rc::new(started_is),
         watch: Some(Rc::new(watch)),
     }
+}
+
+/// This process as the holder of locks on images of Ceph: those that processes of this host have
+/// left when they ended are broken at once.
+pub fn image_opener() -> Opener {
+    let (number, machine, boot) = (std::process::id(), machine(), boot());
+    let started = started(number).unwrap_or_default();
+    Opener {
+        tag: format!("{machine} {boot} {number} {started}"),
+        is_gone: Box::new(move |tag| has_ended(tag, machine, boot)),
+    }
+}
+
+/// Whether a process noted by its tag certainly runs no more: of this host, but of another boot, or
+/// not there.
+fn has_ended(tag: &str, machine: Uuid, boot: Uuid) -> bool {
+    let [of, then, number, started] = tag.split(' ').collect::<Vec<_>>()[..] else { return false };
+    let (Ok(of), Ok(then)) = (of.parse::<Uuid>(), then.parse::<Uuid>()) else { return false };
+    let (Ok(number), Ok(started)) = (number.parse(), started.parse()) else { return false };
+    of == machine && (then != boot || !started_is(Process { number, started }))
 }
 
 fn tell(watching: &Watching) {
@@ -120,6 +141,22 @@ mod tests {
             std::thread::yield_now();
         }
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_broken_only_where_its_process_of_this_host_has_ended() {
+        let us = image_opener();
+        assert!(!(us.is_gone)(&us.tag), "we run");
+        let [machine, boot, number, started] = us.tag.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{}", us.tag)
+        };
+        let other = Uuid::from_u128(1);
+        let later = started.parse::<u64>().unwrap() + 1;
+        assert!((us.is_gone)(&format!("{machine} {boot} {number} {later}")));
+        assert!((us.is_gone)(&format!("{machine} {other} {number} {started}")), "an earlier boot");
+        for unknown in [format!("{other} {boot} {number} {later}"), "".into(), "a b c d".into()] {
+            assert!(!(us.is_gone)(&unknown), "{unknown}");
+        }
     }
 
     #[test]

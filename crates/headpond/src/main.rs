@@ -29,6 +29,8 @@ use telling::plain;
 
 /// For the last lines of a daemon's log.
 const LOG_TIME: Duration = Duration::from_secs(1);
+/// For the locks of images of Ceph, which another host would wait for.
+const CLOSE_TIME: Duration = Duration::from_secs(10);
 
 #[global_allocator]
 static MEMORY: ReservedMemory = ReservedMemory::new();
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit,
         Err(error) => report(&error),
     };
+    headpond_rbd::wait_until_closed(CLOSE_TIME);
     log::await_written(LOG_TIME);
     if interrupt::is_interrupted() { Exit::Interrupted.into() } else { exit.into() }
 }

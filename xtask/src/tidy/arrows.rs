@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 21] = [
+const TABLE: [Arrow; 22] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow(
@@ -31,6 +31,7 @@ const TABLE: [Arrow; 21] = [
         "the array sees devices, not the cache above or the runtime below",
     ),
     arrow("headpond-cache", BLOCK, "the cache sees devices, not the array or the runtime below"),
+    arrow("headpond-rbd", BLOCK, "images of Ceph are devices on any runtime"),
     arrow("headpond-nbd", BLOCK, "the protocol serves any device on any runtime"),
     arrow(
         "headpond-trace",
@@ -108,6 +109,7 @@ const TABLE: [Arrow; 21] = [
             "headpond-cache",
             "headpond-nbd",
             "headpond-raid",
+            "headpond-rbd",
             "headpond-sim",
             "headpond-trace",
             "headpond-uring",
@@ -135,6 +137,7 @@ const TABLE: [Arrow; 21] = [
             "headpond-report",
             "headpond-lab",
             "headpond-drive",
+            "headpond-rbd",
         ],
         "the binary joins everything but the test tools",
     ),

@@ -9,8 +9,13 @@ use uuid::Uuid;
 /// Checks the names of devices before any of them is opened.
 ///
 /// # Errors
-/// If one of several is memory, with the way out.
+/// If one of several is memory, or one is an image of a cluster, with the way out.
 pub fn check_copies(devices: &[DeviceSpec]) -> Result<()> {
+    if let Some(image) = devices.iter().find(|device| matches!(device, DeviceSpec::Rbd(_))) {
+        return Err(Failure::usage(format!(
+            "{image} is storage behind a network, which a cache is to hide: it can be a member"
+        )));
+    }
     let memory = devices.iter().find(|device| device.path().is_none());
     match memory.filter(|_| devices.len() > 1) {
         Some(memory) => Err(Failure::refused(format!(

@@ -1,6 +1,7 @@
 //! From the name of a device to an open one.
 
 mod copies;
+mod image;
 mod machine;
 mod open;
 mod spec;

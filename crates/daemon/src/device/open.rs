@@ -1,5 +1,6 @@
 //! Opening devices on the data thread's ring.
 
+use super::image::open_image;
 use super::machine::{existing_identity, find_existing};
 use super::spec::DeviceSpec;
 use super::vet::is_no_path;
@@ -92,6 +93,7 @@ impl Opener {
                 let inner = self.file(FileOptions::new(path)).await?;
                 Rc::new(VolatileDevice::new(inner, leak, *seed))
             }
+            DeviceSpec::Rbd(address) => open_image(&self.runtime, address).await?,
             DeviceSpec::Existing { .. } => unreachable!("it has no head of its own"),
         })
     }

@@ -1,5 +1,6 @@
 //! Device names on the command line.
 
+use headpond_rbd::ImageAddress;
 use headpond_volume::Size;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,15 @@ pub enum DeviceSpec {
     Shared(PathBuf),
     /// A device with its contents, whose superblock is in a file.
     Existing { body: Box<DeviceSpec>, head: PathBuf },
+    /// An image of a Ceph cluster.
+    Rbd(ImageAddress),
 }
 
 /// An invalid device name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a device name ({reason}): give a path, ram:SIZE, model:NAME|FILE?store=FILE, \
-     existing:DEVICE?head=FILE or lossy:FILE?seed=N&leak=N"
+    "{text:?} is not a device name ({reason}): give a path, rbd:POOL/IMAGE, ram:SIZE, \
+     model:NAME|FILE?store=FILE, existing:DEVICE?head=FILE or lossy:FILE?seed=N&leak=N"
 )]
 pub struct SpecError {
     text: String,
@@ -44,7 +47,7 @@ impl DeviceSpec {
             | Self::Lossy { path, .. }
             | Self::Model { store: path, .. } => Some(path),
             Self::Existing { body, .. } => body.path(),
-            Self::Ram(_) => None,
+            Self::Ram(_) | Self::Rbd(_) => None,
         }
     }
 
@@ -79,6 +82,10 @@ impl DeviceSpec {
                 body: Box::new(body.absolute()?),
                 head: std::path::absolute(head)?,
             },
+            Self::Rbd(address) => {
+                let conf = address.conf.as_ref().map(std::path::absolute).transpose()?;
+                Self::Rbd(ImageAddress { conf, ..address })
+            }
         })
     }
 }
@@ -105,11 +112,15 @@ impl FromStr for DeviceSpec {
             let leak = u32::try_from(number("leak")?).map_err(|_| error("leak is too large"))?;
             return Ok(Self::Lossy { path: path.into(), seed: number("seed")?, leak });
         }
+        if let Some(address) = text.strip_prefix("rbd:") {
+            let address: Result<ImageAddress, _> = address.parse();
+            return address.map(Self::Rbd).map_err(|bad| error(&bad.to_string()));
+        }
         if let Some(rest) = text.strip_prefix("existing:") {
             let (body, head) = rest.rsplit_once("?head=").ok_or_else(|| error("no head"))?;
             let body: Self = body.parse()?;
-            let is_plain = matches!(body, Self::Path(_) | Self::Lossy { .. });
-            return match is_plain {
+            let has_contents = matches!(body, Self::Path(_) | Self::Lossy { .. } | Self::Rbd(_));
+            return match has_contents {
                 true => Ok(Self::Existing { body: Box::new(body), head: head.into() }),
                 false => Err(error("it is no device with contents of its own")),
             };
@@ -128,6 +139,7 @@ impl fmt::Display for DeviceSpec {
             Self::Ram(size) => write!(f, "ram:{size}"),
             Self::Shared(path) => write!(f, "shared:{}", path.display()),
             Self::Existing { body, head } => write!(f, "existing:{body}?head={}", head.display()),
+            Self::Rbd(address) => address.fmt(f),
             Self::Model { model, store } => write!(f, "model:{model}?store={}", store.display()),
             Self::Lossy { path, seed, leak } => {
                 write!(f, "lossy:{}?seed={seed}&leak={leak}", path.display())
@@ -155,6 +167,9 @@ mod tests {
             "shared:/x/c",
             "existing:/dev/sdb?head=/var/lib/headpond/hv0.head",
             "existing:lossy:/x/b?seed=3&leak=4?head=/x/b.head",
+            "existing:rbd:pool/image?id=user?head=/x/b.head",
+            "rbd:pool/image",
+            "rbd:pool/space/image?conf=/x/ceph.conf&id=user",
         ];
         for name in names {
             assert_eq!(name.parse::<DeviceSpec>().unwrap().to_string(), name);
@@ -167,6 +182,7 @@ mod tests {
             ("ram:x", "not a size"),
             ("model:hdd-7k2-4t", "no store"),
             ("lossy:/x?seed=y", "seed is not a number"),
+            ("rbd:image", "POOL/IMAGE"),
             ("", "empty"),
             ("existing:/dev/sdb", "no head"),
             ("existing:ram:1M?head=/x", "no device with contents"),

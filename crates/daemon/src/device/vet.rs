@@ -1,5 +1,6 @@
 //! Checks devices for hazards before anything is written.
 
+use super::image::vet_image;
 use super::open::check_memory;
 use super::spec::DeviceSpec;
 use anyhow::Result;
@@ -37,15 +38,20 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
             check_memory(spec, *size)?;
             return Ok(Vetted::memory());
         }
+        // Contents are what it is taken for; what is in use cannot be forced.
+        DeviceSpec::Existing { body, .. } => return vet(body, Consent::Forced),
+        DeviceSpec::Rbd(address) => return vet_image(spec, address, consent),
         DeviceSpec::Model { store, .. } if !store.exists() => return Ok(Vetted::plain()),
         spec => spec.path().expect("everything else has a path"),
     };
     let facts = inspect(path).map_err(not_inspected)?;
-    let mut hazards = facts.hazards();
-    if matches!(spec, DeviceSpec::Existing { .. }) {
-        // They are what it is taken for.
-        hazards.retain(|hazard| !matches!(hazard, Hazard::Contents(_)));
-    }
+    refuse(spec, &facts.hazards(), consent)?;
+    Ok(Vetted::of(&facts))
+}
+
+/// # Errors
+/// A refusal that names every hazard without consent.
+pub(super) fn refuse(spec: &DeviceSpec, hazards: &[Hazard], consent: Consent) -> Result<()> {
     let blocks = |hazard: &&Hazard| consent != Consent::Forced || !hazard.may_be_forced();
     let blocking: Vec<String> = hazards.iter().filter(blocks).map(Hazard::to_string).collect();
     if !blocking.is_empty() {
@@ -54,7 +60,7 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
         let insisting = if may_insist { " (or --force)" } else { "" };
         return Err(Failure::refused(format!("{spec} cannot be used: {reasons}{insisting}")));
     }
-    Ok(Vetted::of(&facts))
+    Ok(())
 }
 
 /// A path of no device is a mistake in the command.
@@ -86,7 +92,7 @@ pub fn vet_lasting(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
 }
 
 impl Vetted {
-    fn plain() -> Self {
+    pub(super) fn plain() -> Self {
         Self { volatile: None, write_cache: false }
     }
 

@@ -113,8 +113,9 @@ impl ArrayArgs {
     headpond create hv4 --raid 0 --striping speed /dev/nvme0n1 /dev/nvme1n1\n  \
     headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n  \
     headpond create hv6 --core /dev/sdb --keep --cache /dev/nvme0n1\n\n\
-    A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
-    sparse file). Devices that hold a file system, are mounted or in use are refused.")]
+    A device is a block device or file, rbd:POOL/IMAGE (of Ceph), ram:SIZE, or\n\
+    model:NAME?store=FILE (a drive model on a sparse file). Devices that hold a file system, are\n\
+    mounted or in use are refused.")]
 pub struct CreateArgs {
     /// Name of the volume.
     pub name: String,

@@ -15,14 +15,14 @@ use headpond_api::place::{Left, Places};
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
 use headpond_cache::Mode;
 use headpond_daemon::export;
+use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
     BackgroundRate, CacheDescription, CoreDescription, CreateError, CreateOptions, Description,
     Devices, ExportDescription, JournalDescription, SettingChange, Size, TierDescription, Volume,
 };
-use std::fs::{self, File};
-use std::io::{Seek, SeekFrom};
+use std::fs;
 use uuid::Uuid;
 
 /// Creates the volume; nothing is written before every check has passed.
@@ -129,12 +129,9 @@ fn members(places: &Places, args: &CreateArgs) -> Result<Vec<DeviceSpec>> {
 
 /// The core of a new array, or of the existing device.
 fn core(args: &CreateArgs, members: &[DeviceSpec]) -> Result<CoreDescription> {
-    if let [existing @ DeviceSpec::Existing { body, .. }] = members {
-        let path = body.path().expect("it is a device or a file");
-        let bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
-        let bytes =
-            bytes.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-        return Ok(existing::core_on(existing, bytes));
+    if let [existing @ DeviceSpec::Existing { .. }] = members {
+        // Its size is known when it is open.
+        return Ok(existing::core_on(existing, 0));
     }
     let level = args.array.level()?;
     Ok(CoreDescription {
@@ -234,7 +231,12 @@ fn write(
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
         let opener = Opener::new(ring, runtime.clone());
         let members = match members {
-            [DeviceSpec::Existing { body, head }] => vec![opener.take_existing(body, head).await?],
+            [existing @ DeviceSpec::Existing { body, head }] => {
+                let taken = opener.take_existing(body, head).await?;
+                let bytes = taken.size_bytes() - DATA_OFFSET_MIN;
+                description.core = existing::core_on(existing, bytes);
+                vec![taken]
+            }
             members => opener.open_all(members).await?,
         };
         let journals = opener.open_all(journals).await?;

@@ -108,6 +108,9 @@ fn owner_line(OwnerStatus { host, heartbeat_ms, state }: &OwnerStatus) -> String
             format!("{host}, heartbeat late: requests wait until its devices have been checked")
         }
         OwnerState::Lost { to } => format!("{to}, which took over from {host}"),
+        OwnerState::LockLost { device, reason } => {
+            format!("not {host} any more: the lock of {device} is lost, {reason}")
+        }
     }
 }
 

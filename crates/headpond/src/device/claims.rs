@@ -139,5 +139,9 @@ fn find(places: &Places, devices: &[DeviceSpec], own: &str) -> Vec<Claim> {
 }
 
 fn real_path(device: &DeviceSpec) -> Option<PathBuf> {
-    device.path()?.canonicalize().ok()
+    match device {
+        // It has no other name.
+        DeviceSpec::Rbd(address) => Some(format!("rbd:{}", address.spec()).into()),
+        device => device.path()?.canonicalize().ok(),
+    }
 }

@@ -17,6 +17,8 @@ use crate::deadlines::{Deadlines, EventWindow, TICKS_OF_READ, Typical};
 #[derive(Default)]
 pub(super) struct Health {
     motion: Motion,
+    /// A cluster that does not answer recovers: its device is never failed for that.
+    is_remote: bool,
     queued: Cell<u64>,
     /// Where its newest operation ends.
     head: Cell<u64>,
@@ -53,7 +55,8 @@ pub(super) struct DeviceQueuePlace {
 impl Health {
     pub(super) fn of(device: &dyn BlockDevice) -> Rc<Health> {
         let motion = if device.geometry().rotational { Motion::Rotating } else { Motion::None };
-        Rc::new(Health { motion, ..Health::default() })
+        let is_remote = device.remote().is_some();
+        Rc::new(Health { motion, is_remote, ..Health::default() })
     }
 
     pub(super) fn motion(&self) -> Motion {
@@ -138,7 +141,7 @@ impl Health {
     }
 
     pub(super) fn condemn(&self) {
-        self.is_condemned.set(true);
+        self.is_condemned.set(!self.is_remote);
     }
 
     /// Checks what is counted of its answers; for tests and simulation.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use headpond_block::{DeviceErrors, LastError};
+use headpond_block::{DeviceErrors, LastError, RemoteStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -140,6 +140,9 @@ pub struct MemberStatus {
     /// Of the device that has the role, or had it last; until they are cleared.
     pub errors: DeviceErrors,
     pub last_error: Option<LastError>,
+    /// Of a device that is storage behind a network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteStatus>,
     /// The device that the role is being rebuilt onto.
     pub filling: Option<FillingStatus>,
     /// The distributed spare space that replaces it.
@@ -458,6 +461,10 @@ impl Array {
                     .unwrap_or_default(),
                 errors,
                 last_error,
+                remote: self
+                    .members
+                    .active(role)
+                    .and_then(|member| Some(member.device.remote()?.status())),
                 filling: slot.filling().map(|filling| self.filling_status(&filling)),
                 stand_in: self.members.lent_to(role).map(|lent| StandInStatus {
                     slot: lent.slot,

@@ -24,7 +24,7 @@ mod volatile;
 
 #[cfg(test)]
 pub(crate) use loop_device::LoopDevice;
-pub use signatures::Signature;
+pub use signatures::{ReadAt, Signature};
 pub use sysfs::{BlockNode, DeviceNumber, System};
 pub use volatile::VolatileReason;
 
@@ -32,7 +32,7 @@ pub(crate) use medium::Medium;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What kind of thing a path names.
@@ -131,7 +131,19 @@ pub fn contents(path: &Path) -> Result<Vec<Signature>, InspectError> {
     let file = open_to_read(path)?;
     let medium = Medium::of(&System::host(), path, &file)?;
     let read_error = |source| InspectError::Read { path: path.to_owned(), source };
-    signatures::find(&file, medium.size_bytes).map_err(read_error)
+    signatures::find(&reader(&file), medium.size_bytes).map_err(read_error)
+}
+
+/// The signatures on what `read` reads.
+///
+/// # Errors
+/// Where it cannot.
+pub fn contents_by(read: &ReadAt<'_>, size_bytes: u64) -> io::Result<Vec<Signature>> {
+    signatures::find(read, size_bytes)
+}
+
+fn reader(file: &File) -> impl Fn(&mut [u8], u64) -> io::Result<()> + '_ {
+    |bytes, offset| file.read_exact_at(bytes, offset)
 }
 
 /// Without NONBLOCK the open of a removable drive could wait for its medium.
@@ -149,7 +161,7 @@ fn inspect_on(system: &System, given: &Path) -> Result<DeviceFacts, InspectError
         Some(number) => block_usage(system, &path, medium.node.as_ref(), number),
         None => file_usage(system, &path),
     };
-    let signatures = signatures::find(&file, medium.size_bytes)
+    let signatures = signatures::find(&reader(&file), medium.size_bytes)
         .map_err(|source| InspectError::Read { path: path.clone(), source })?;
     Ok(DeviceFacts {
         path,

@@ -10,9 +10,7 @@
 
 use super::structures;
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Contents that may be needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +31,8 @@ impl fmt::Display for Signature {
 ///
 /// # Errors
 /// Where the device cannot be read; being too short for a signature is no error.
-pub(crate) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Signature>> {
-    let probe = Probe { file, size_bytes };
+pub(crate) fn find(read: &ReadAt<'_>, size_bytes: u64) -> io::Result<Vec<Signature>> {
+    let probe = Probe { read, size_bytes };
     let mut found = Vec::new();
     for magic in MAGICS {
         let Some(offset) = magic.place.offset(size_bytes) else { continue };
@@ -48,9 +46,12 @@ pub(crate) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Signature>> {
     Ok(found)
 }
 
+/// Fills memory from an offset.
+pub type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> io::Result<()> + 'a;
+
 /// Positioned reads within the size of the device or file.
 pub(crate) struct Probe<'a> {
-    file: &'a File,
+    read: &'a ReadAt<'a>,
     pub size_bytes: u64,
 }
 
@@ -67,7 +68,7 @@ impl Probe<'_> {
         if end.is_none_or(|end| end > self.size_bytes) {
             return Ok(false);
         }
-        self.file.read_exact_at(bytes, offset)?;
+        (self.read)(bytes, offset)?;
         Ok(true)
     }
 
@@ -180,12 +181,18 @@ const MAGICS: &[Magic] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
     use std::process::{Command, Stdio};
 
+    fn found_in(file: &File) -> Vec<Signature> {
+        let read = |bytes: &mut [u8], offset| file.read_exact_at(bytes, offset);
+        find(&read, file.metadata().unwrap().len()).unwrap()
+    }
+
     fn names(file: &File) -> Vec<&'static str> {
-        let size = file.metadata().unwrap().len();
-        find(file, size).unwrap().into_iter().map(|signature| signature.name).collect()
+        found_in(file).into_iter().map(|signature| signature.name).collect()
     }
 
     fn image(size_bytes: u64) -> tempfile::NamedTempFile {
@@ -202,7 +209,7 @@ mod tests {
             let file = image(size);
             let offset = magic.place.offset(size).unwrap();
             file.as_file().write_all_at(magic.bytes, offset).unwrap();
-            let found = find(file.as_file(), size).unwrap();
+            let found = found_in(file.as_file());
             let expected = Signature { name: magic.name, offset };
             assert!(found.contains(&expected), "{expected}: {found:?}");
         }

@@ -153,7 +153,8 @@ mod tests {
         for (offset, bytes) in patches {
             file.write_all_at(bytes, *offset).unwrap();
         }
-        signatures::find(&file, SIZE).unwrap().into_iter().map(|found| found.name).collect()
+        let read = |bytes: &mut [u8], offset| file.read_exact_at(bytes, offset);
+        signatures::find(&read, SIZE).unwrap().into_iter().map(|found| found.name).collect()
     }
 
     #[test]

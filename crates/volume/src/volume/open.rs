@@ -31,7 +31,7 @@ impl Volume {
         mut devices: Devices,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        let ownership = match options.claimant.as_ref().filter(|_| description.heartbeat_ms > 0) {
+        let ownership = match options.claimant.as_ref() {
             Some(claimant) => {
                 Ownership::claim(runtime, description, claimant, &mut devices).await?
             }

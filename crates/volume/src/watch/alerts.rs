@@ -9,6 +9,7 @@ mod fallback;
 mod member_errors;
 mod memory;
 mod missing;
+mod remote;
 mod risk;
 mod scrub;
 mod slow_member;
@@ -212,7 +213,13 @@ pub(crate) fn of_cache(
 
 /// The condition of a volume that another host has taken over.
 pub(crate) fn of_owner(volume: &str, owner: &OwnerStatus) -> Option<Alert> {
-    let OwnerState::Lost { to } = &owner.state else { return None };
+    let to = match &owner.state {
+        OwnerState::Held | OwnerState::Late => return None,
+        OwnerState::LockLost { device, reason } => {
+            return Some(remote::of_lock(volume, device, reason));
+        }
+        OwnerState::Lost { to } => to,
+    };
     Some(Alert {
         kind: AlertKind::OwnershipLost,
         cause: format!(

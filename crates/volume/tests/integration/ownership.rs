@@ -4,7 +4,8 @@ use crate::support;
 use crate::support::{CREATE, careful};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
-    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, Runtime, Submission,
+    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, OnLoss, RemoteStatus, RemoteStorage,
+    Request, Runtime, Submission,
 };
 use headpond_cache::Mode;
 use headpond_raid::{ArrayState, Occupied};
@@ -410,6 +411,115 @@ fn without_a_claimant_or_with_no_heartbeat_no_disk_says_whose_it_is() {
             volume.self_check();
             volume.stop().await.unwrap();
         }
+    })
+    .unwrap();
+}
+
+/// A disk whose storage keeps the lock of one client, and can give it to another one.
+struct LockedDisk {
+    inner: Rc<dyn BlockDevice>,
+    lock: Rc<StorageLock>,
+}
+
+#[derive(Default)]
+struct StorageLock {
+    lost: RefCell<Option<String>>,
+    tell: RefCell<Vec<OnLoss>>,
+}
+
+impl StorageLock {
+    fn lose(&self) {
+        self.lost.replace(Some("another client has it".into()));
+        self.tell.borrow().iter().for_each(|tell| tell("another client has it"));
+    }
+}
+
+impl BlockDevice for LockedDisk {
+    fn name(&self) -> &DeviceName {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        self.inner.submit(request)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteStorage> {
+        Some(self)
+    }
+}
+
+impl RemoteStorage for LockedDisk {
+    fn status(&self) -> RemoteStatus {
+        let size_bytes = self.geometry().size_bytes;
+        RemoteStatus { waiting_s: None, size_bytes, lost: self.lock.lost.borrow().clone() }
+    }
+
+    fn when_lost(&self, tell: OnLoss) {
+        self.lock.tell.borrow_mut().push(tell);
+    }
+}
+
+/// The members behind a lock, and the cache as well where that is asked for.
+fn locked(mut devices: Devices, lock: &Rc<StorageLock>, has_cache: bool) -> Devices {
+    let wrap = |inner: Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
+        Rc::new(LockedDisk { inner, lock: Rc::clone(lock) })
+    };
+    if has_cache {
+        devices.cache = devices.cache.map(wrap);
+    }
+    devices.members = devices.members.into_iter().map(wrap).collect();
+    devices
+}
+
+#[test]
+fn a_lock_that_storage_has_given_away_stops_all_io_with_and_without_a_heartbeat() {
+    for heartbeat_ms in [0, 1000] {
+        run(9, |runtime, sim| async move {
+            let disks = Disks::new(&runtime, &sim).await;
+            let left = user("left", 1, 1);
+            let description = Description { heartbeat_ms, ..description() };
+            let lock = Rc::<StorageLock>::default();
+            let devices = locked(disks.devices(&[&left.link; 4]), &lock, false);
+            let volume = left.open_by(&disks, &description, devices).await.expect("is opened");
+            write(&volume, 7).await.unwrap();
+            assert_eq!(volume.status().owner.is_some(), heartbeat_ms > 0);
+            volume.self_check();
+            let before = disks.contents();
+            lock.lose();
+            assert!(write(&volume, 8).await.is_err());
+            runtime.sleep(LONG).await;
+            volume.self_check();
+            volume.stop().await.expect("there is nothing to save");
+            assert!(disks.contents() == before, "something was written");
+            let alert = &volume.status().alerts[0];
+            assert_eq!(alert.kind, AlertKind::OwnershipLost);
+            assert!(alert.cause.contains("another client has it"), "{alert}");
+            assert!(matches!(state(&volume), OwnerState::LockLost { .. }));
+            drop(volume);
+            let volume = left.open(&disks).await.expect("it is locked again");
+            assert_eq!(read(&volume).await, 7, "what was acknowledged is there");
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_an_owner_has_left_behind_a_lock_that_is_ours_is_not_watched() {
+    run(5, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let [left, right] = [user("left", 1, 1), user("right", 2, 2)];
+        let volume = left.open(&disks).await.expect("nobody has it");
+        write(&volume, 7).await.unwrap();
+        left.link.set_down(true);
+        let devices = locked(disks.devices(&[&right.link; 4]), &Rc::default(), true);
+        let taken = right.open_by(&disks, &description(), devices).await.expect("it has the lock");
+        assert!(!right.has_watched(), "its heartbeat was waited for");
+        assert_eq!(read(&taken).await, 7);
+        drop(volume);
     })
     .unwrap();
 }

@@ -3,6 +3,7 @@
 use super::scrubs::tell_scrub;
 use crate::telling::word;
 use headpond_api::answers::CoreAnswer;
+use headpond_block::RemoteStatus;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
     ArrayStatus, DeadlineStatus, HealthState, IntegrityStatus, Level, MemberStatus, ReshapeStatus,
@@ -10,6 +11,8 @@ use headpond_raid::{
 use headpond_report::{count, size};
 use std::collections::BTreeMap;
 
+/// More of a device than that without data is no superblock, bitmap or rounding.
+const GROWN_MIN: u64 = 256 << 20;
 /// Letters in a line of devices.
 const LINE_MAX: usize = 86;
 
@@ -158,6 +161,22 @@ fn tell_slow(member: &MemberStatus) -> Option<String> {
     ))
 }
 
+/// Storage behind a network that is waited for, or has another size than the array counts on.
+fn tell_remote(member: &MemberStatus, remote: &RemoteStatus) -> Option<String> {
+    let name = name_of(member);
+    match (&remote.lost, remote.waiting_s) {
+        (Some(why), _) => Some(format!("{name}: its lock is lost, {why}")),
+        (None, Some(waiting)) => Some(format!(
+            "{name}: no answer from its cluster for {waiting} s, requests wait for it"
+        )),
+        (None, None) if remote.size_bytes > member.data_bytes + GROWN_MIN => {
+            let (now, used) = (size(remote.size_bytes), size(member.data_bytes));
+            Some(format!("{name}: has {now}, of which the array uses {used}"))
+        }
+        (None, None) => None,
+    }
+}
+
 /// How stripes are placed on groups, on declustered or on unequal members.
 fn spread(array: &ArrayStatus) -> String {
     if array.groups > 1 {
@@ -195,6 +214,7 @@ fn tell_member(member: &MemberStatus) -> Vec<String> {
         ));
     }
     lines.extend(tell_slow(member));
+    lines.extend(member.remote.as_ref().and_then(|remote| tell_remote(member, remote)));
     lines.extend(member.stand_in.as_ref().map(|it| {
         let percent = percent_filled(it.rows_done, it.rows);
         format!("member {role}: replaced by distributed spare {}, {percent} %", it.slot)
@@ -271,6 +291,7 @@ mod tests {
                 answers,
                 errors: DeviceErrors::default(),
                 last_error: None,
+                remote: None,
                 filling: None,
                 stand_in: None,
             })

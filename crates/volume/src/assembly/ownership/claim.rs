@@ -144,13 +144,16 @@ impl Attempt<'_> {
     /// How often the slowest of those says something that may still be there; `None` where nobody
     /// is.
     fn interval_of_rival(&self, look: &Look) -> Option<Duration> {
-        let intervals = look.said.iter().flatten().filter_map(|found| match found {
-            OwnerRecords::Record(record) if record.is_held && !self.is_gone(&record.host) => {
-                Some(record.interval().min(INTERVAL_MAX))
-            }
-            OwnerRecords::Unreadable(_) => Some(UNKNOWN_INTERVAL),
-            _ => None,
-        });
+        // Where storage keeps others out by a lock, which we have, the record is of a former owner.
+        let free = look.devices(self.devices).filter(|(device, _)| device.remote().is_none());
+        let intervals =
+            free.filter_map(|(_, said)| said.as_ref()).filter_map(|found| match found {
+                OwnerRecords::Record(record) if record.is_held && !self.is_gone(&record.host) => {
+                    Some(record.interval().min(INTERVAL_MAX))
+                }
+                OwnerRecords::Unreadable(_) => Some(UNKNOWN_INTERVAL),
+                _ => None,
+            });
         intervals.max()
     }
 

@@ -5,8 +5,11 @@
 //! over, by a stalled device or process, no request passes before every responding device has been
 //! read again.
 //!
+//! Storage with a lock of its own ([`RemoteStorage`]) tells by itself that it has another owner.
+//!
 //! **Invariants**
-//! - No request reaches a device after another owner's record was found on any of them.
+//! - No request reaches a device after another owner's record was found on any of them, or the lock
+//!   of one of them is lost.
 //! - A device is owned from the first write on that passes, or where a start has found its label;
 //!   not merely because it was given to the volume.
 
@@ -15,8 +18,8 @@ use super::record::{OwnerRecord, OwnerRecords};
 use super::{LEASE_INTERVALS, OwnerState};
 use headpond_block::sync::Notify;
 use headpond_block::{
-    BlockDevice, Cause, DeviceError, DeviceName, Geometry, Instant, Outcome, Request, Runtime,
-    Submission,
+    BlockDevice, Cause, DeviceError, DeviceName, Geometry, Instant, Outcome, RemoteStorage,
+    Request, Runtime, Submission,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -36,8 +39,18 @@ pub(super) struct Fence {
     pub is_stopping: Cell<bool>,
     guarded: RefCell<Vec<Weak<Guarded>>>,
     certain_until: Cell<Instant>,
-    lost_to: RefCell<Option<OwnerRecord>>,
+    loss: RefCell<Option<Loss>>,
     changed: Notify,
+}
+
+/// How the volume was lost.
+enum Loss {
+    /// To the owner whose record was found.
+    To(OwnerRecord),
+    Lock {
+        device: DeviceName,
+        reason: String,
+    },
 }
 
 /// A device of a volume, which nothing reaches but by way of the fence.
@@ -62,13 +75,17 @@ impl Fence {
     ) -> Rc<Self> {
         Rc::new(Self {
             runtime: runtime.clone(),
-            certain_until: Cell::new(certain_since + me.interval() * LEASE_INTERVALS),
+            certain_until: Cell::new(match me.has_heartbeat() {
+                true => certain_since + me.interval() * LEASE_INTERVALS,
+                // Only locks tell.
+                false => Instant::from_nanos(u64::MAX),
+            }),
             me,
             told,
             flushed_positions: RefCell::default(),
             is_stopping: Cell::new(false),
             guarded: RefCell::default(),
-            lost_to: RefCell::default(),
+            loss: RefCell::default(),
             changed: Notify::new(),
         })
     }
@@ -97,6 +114,13 @@ impl Fence {
         });
         let weak = Rc::downgrade(&guarded);
         self.guarded.borrow_mut().push(Weak::clone(&weak));
+        if let Some(remote) = guarded.remote() {
+            let (fence, device) = (Rc::downgrade(self), guarded.name().clone());
+            remote.when_lost(Rc::new(move |reason| {
+                let (device, reason) = (device.clone(), reason.to_owned());
+                fence.upgrade().inspect(|it| it.lose_by(Loss::Lock { device, reason }));
+            }));
+        }
         (guarded, Some(weak))
     }
 
@@ -119,9 +143,9 @@ impl Fence {
             let is_ours = device.is_ours() || !device.has_our_record();
             assert!(is_ours, "a record is kept alive on a device that is not the volume's");
         }
-        let lost_to = self.lost_to.borrow();
-        let is_anothers = lost_to.as_ref().is_none_or(|it| it.token != self.me.token);
-        assert!(is_anothers, "a volume is not lost to its owner");
+        let is_ours =
+            matches!(&*self.loss.borrow(), Some(Loss::To(it)) if it.token == self.me.token);
+        assert!(!is_ours, "a volume is not lost to its owner");
     }
 
     /// What a device is to say that says this now.
@@ -139,12 +163,15 @@ impl Fence {
     }
 
     pub fn is_lost(&self) -> bool {
-        self.lost_to.borrow().is_some()
+        self.loss.borrow().is_some()
     }
 
     pub fn state(&self) -> OwnerState {
-        match &*self.lost_to.borrow() {
-            Some(record) => OwnerState::Lost { to: record.host.name.clone() },
+        match &*self.loss.borrow() {
+            Some(Loss::To(record)) => OwnerState::Lost { to: record.host.name.clone() },
+            Some(Loss::Lock { device, reason }) => {
+                OwnerState::LockLost { device: device.to_string(), reason: reason.clone() }
+            }
             None if self.is_certain() => OwnerState::Held,
             None => OwnerState::Late,
         }
@@ -152,8 +179,12 @@ impl Fence {
 
     /// Another owner's record was found.
     pub fn lose(&self, to: OwnerRecord) {
+        self.lose_by(Loss::To(to));
+    }
+
+    fn lose_by(&self, loss: Loss) {
         if !self.is_lost() {
-            self.lost_to.replace(Some(to));
+            self.loss.replace(Some(loss));
         }
         self.changed.notify_all();
     }
@@ -260,6 +291,10 @@ impl BlockDevice for Guarded {
             self.is_ours.set(true);
         }
         self.inner.submit(request)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteStorage> {
+        self.inner.remote()
     }
 }
 

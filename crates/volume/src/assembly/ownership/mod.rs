@@ -8,7 +8,7 @@
 //!
 //! **Invariants**
 //! - A volume without a claimant, or whose description disables this, has none of it: no device
-//!   gets further requests.
+//!   gets further requests. Locks that storage keeps are heeded all the same (decision 0054).
 //! - Nothing is written to a device that was not found to be the volume's.
 //!
 //! **Not here**: which host this is; the caller knows.
@@ -62,6 +62,11 @@ pub enum OwnerState {
     Lost {
         to: String,
     },
+    /// The lock of a device is lost, which its storage keeps: nothing is read or written any more.
+    LockLost {
+        device: String,
+        reason: String,
+    },
 }
 
 /// The owner, as the devices name it.
@@ -85,7 +90,6 @@ impl Ownership {
         claimant: &Claimant,
         devices: &mut Devices,
     ) -> Result<Self, ClaimError> {
-        let ours = belonging(runtime, description, devices).await;
         let me = OwnerRecord {
             volume: description.uuid,
             token: claimant.token,
@@ -95,6 +99,10 @@ impl Ownership {
             is_held: true,
             flushed_positions: FlushedPositions::default(),
         };
+        if !me.has_heartbeat() {
+            return Ok(Self::of_locks(runtime, me, devices));
+        }
+        let ours = belonging(runtime, description, devices).await;
         let volume = &description.name;
         let attempt = claim::Attempt { runtime, volume, claimant, me: &me, devices: &ours };
         let claimed = attempt.carry_out().await?;
@@ -106,6 +114,17 @@ impl Ownership {
             *place = ownership.guard_since(Rc::clone(place), since);
         }
         Ok(ownership)
+    }
+
+    /// Without records: nothing is written, and only storage with a lock of its own tells of
+    /// another owner.
+    fn of_locks(runtime: &Runtime, me: OwnerRecord, devices: &mut Devices) -> Self {
+        if devices.lasting_mut().all(|device| device.remote().is_none()) {
+            return Self::default();
+        }
+        let ownership = Self(Some(Fence::new(runtime, me, Vec::new(), runtime.now())));
+        devices.lasting_mut().for_each(|place| *place = ownership.guard(Rc::clone(place)));
+        ownership
     }
 
     /// The device behind the fence, as long as anybody has it. Its record is kept alive from the
@@ -121,7 +140,7 @@ impl Ownership {
     ) -> Rc<dyn BlockDevice> {
         let Some(fence) = self.0.as_ref().filter(|_| !is_memory(&*device)) else { return device };
         let (device, new) = fence.guard(device, claimed);
-        if let Some(new) = new {
+        if let Some(new) = new.filter(|_| fence.me.has_heartbeat()) {
             heartbeat::begin(fence, new);
         }
         device
@@ -139,26 +158,31 @@ impl Ownership {
 
     /// Releases the volume. Requests must have ended.
     pub async fn release(&self) {
-        if let Some(fence) = self.0.as_ref().filter(|fence| !fence.is_lost()) {
+        if let Some(fence) = self.recording().filter(|fence| !fence.is_lost()) {
             heartbeat::release(fence).await;
         }
     }
 
     /// Flushed positions of this cache on the devices; `None` without ownership.
     pub fn flushed_positions_recorded(&self, cache: Uuid) -> Option<FlushedPositions> {
-        self.0.as_ref().map(|fence| FlushedPositions::of(cache, &fence.told))
+        self.recording().map(|fence| FlushedPositions::of(cache, &fence.told))
     }
 
     /// Records the flushed positions of the cache on the devices from now on, and now, stably.
     pub async fn tell_promises(&self, source: impl Fn() -> FlushedPositions + 'static) {
-        if let Some(fence) = &self.0 {
+        if let Some(fence) = self.recording() {
             fence.flushed_positions.replace(Some(Box::new(source)));
             heartbeat::say_now(fence).await;
         }
     }
 
+    /// Where there are records of the owner.
+    fn recording(&self) -> Option<&Rc<Fence>> {
+        self.0.as_ref().filter(|fence| fence.me.has_heartbeat())
+    }
+
     pub fn status(&self) -> Option<OwnerStatus> {
-        let fence = self.0.as_ref()?;
+        let fence = self.0.as_ref().filter(|it| it.me.has_heartbeat() || it.is_lost())?;
         let (host, heartbeat_ms) = (fence.me.host.name.clone(), fence.me.interval_ms);
         Some(OwnerStatus { host, heartbeat_ms, state: fence.state() })
     }

@@ -77,6 +77,11 @@ enum Decoded {
 }
 
 impl OwnerRecord {
+    /// Whether it is written to the devices at all.
+    pub fn has_heartbeat(&self) -> bool {
+        self.interval_ms > 0
+    }
+
     pub fn interval(&self) -> Duration {
         Duration::from_millis(self.interval_ms.into())
     }

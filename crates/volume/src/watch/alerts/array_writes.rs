@@ -66,6 +66,7 @@ mod tests {
             answers: Answers::default(),
             errors: DeviceErrors { write, read: 7, ..DeviceErrors::default() },
             last_error: None,
+            remote: None,
             filling: None,
             stand_in: None,
         };

@@ -4,6 +4,7 @@
 //! timeouts or slow reads in the last 10 min: one timeout, or several slow reads, since any drive
 //! is slow now and then.
 
+use super::remote::of_remote;
 use super::{Alert, AlertKind, Risk};
 use crate::assembly::mirror::CACHE_COPIES;
 use headpond_raid::{Answers, ArrayStatus, MemberStatus};
@@ -18,7 +19,8 @@ pub(crate) fn of_members(volume: &str, core: Option<&str>, array: &ArrayStatus) 
         is_timed_out || timeouts > 0 || slow_events >= SLOW_EVENTS_SHOWN
     };
     let slow = array.members.iter().filter(is_told);
-    slow.map(|member| alert(volume, core, array, member)).collect()
+    let slow = slow.map(|member| alert(volume, core, array, member));
+    slow.chain(array.members.iter().filter_map(|member| of_remote(&array.name, member))).collect()
 }
 
 fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberStatus) -> Alert {
