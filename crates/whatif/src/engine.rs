@@ -3,7 +3,9 @@
 //!
 //! 1. Requests come to one virtual core, which serves them one at a time, in the order in which
 //!    they came; 2. what it has served is handed over, which takes time but not the core's; 3. then
-//!    it goes to the volume. What the cache writes to the array passes a ceiling of its own.
+//!    it goes to the volume. What the cache writes to the array passes a ceiling of its own, and
+//!    where that is work of the same core, requests and cleaner are each half as fast while the
+//!    other is at work.
 //!
 //! **Invariants**: the core is never ahead of the clock, and idle only when nobody waits for it.
 //!
@@ -53,6 +55,9 @@ pub struct EngineCost {
 pub struct CleanerCost {
     /// What the cache writes to the array at most, in 10^6 bytes a second.
     pub mb_per_s: f64,
+    /// Whether that is work of the core that serves the requests.
+    #[serde(default)]
+    pub shares_core: bool,
 }
 
 /// Costs that cannot be used.
@@ -147,13 +152,18 @@ pub(crate) struct EngineDevice {
     volume: Rc<dyn BlockDevice>,
     model: EngineModel,
     runtime: Runtime,
-    core: Turns,
+    core: Rc<Core>,
     busy_since_reset: Cell<Duration>,
 }
 
 impl EngineDevice {
-    pub fn new(volume: Rc<dyn BlockDevice>, model: EngineModel, runtime: &Runtime) -> Self {
-        let (core, busy_since_reset) = (Turns::default(), Cell::default());
+    pub fn new(
+        volume: Rc<dyn BlockDevice>,
+        model: EngineModel,
+        core: Rc<Core>,
+        runtime: &Runtime,
+    ) -> Self {
+        let busy_since_reset = Cell::default();
         Self { volume, model, runtime: runtime.clone(), core, busy_since_reset }
     }
 
@@ -183,7 +193,7 @@ impl BlockDevice for EngineDevice {
     fn submit(&self, request: Request) -> Submission<'_> {
         let cost = self.model.cost(&request);
         self.busy_since_reset.set(self.busy_since_reset.get() + cost);
-        let served = self.core.next(self.runtime.now(), cost);
+        let served = self.core.serve(self.runtime.now(), cost);
         let handed_over = self.runtime.sleep_until(served + self.model.handover());
         Submission::pending(async move {
             handed_over.await;
@@ -195,42 +205,77 @@ impl BlockDevice for EngineDevice {
 /// The array, behind what the cleaner of an engine can do. What clients write past the cache is not
 /// the cleaner's.
 pub(crate) struct CleanerCeiling {
-    core: Rc<dyn BlockDevice>,
+    array: Rc<dyn BlockDevice>,
     bytes_per_s: f64,
     runtime: Runtime,
-    turns: Turns,
+    core: Rc<Core>,
 }
 
 impl CleanerCeiling {
-    pub fn new(core: Rc<dyn BlockDevice>, cost: CleanerCost, runtime: &Runtime) -> Self {
+    pub fn new(
+        array: Rc<dyn BlockDevice>,
+        cost: CleanerCost,
+        core: Rc<Core>,
+        runtime: &Runtime,
+    ) -> Self {
         let (bytes_per_s, runtime) = (cost.mb_per_s * 1e6, runtime.clone());
-        Self { core, bytes_per_s, runtime, turns: Turns::default() }
+        Self { array, bytes_per_s, runtime, core }
     }
 }
 
 impl BlockDevice for CleanerCeiling {
     fn name(&self) -> &DeviceName {
-        self.core.name()
+        self.array.name()
     }
 
     fn geometry(&self) -> &Geometry {
-        self.core.geometry()
+        self.array.geometry()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
         if request.kind != RequestKind::Write || !request.flags.contains(RequestFlags::CLEANING) {
-            return self.core.submit(request);
+            return self.array.submit(request);
         }
         let time = Duration::from_secs_f64(request.range.len() as f64 / self.bytes_per_s);
-        let moved = self.runtime.sleep_until(self.turns.next(self.runtime.now(), time));
+        let moved = self.runtime.sleep_until(self.core.clean(self.runtime.now(), time));
         Submission::pending(async move {
             moved.await;
-            self.core.submit(request).await
+            self.array.submit(request).await
         })
     }
 
     fn lend(&self, range: ByteRange) -> Option<Buffer> {
-        self.core.lend(range)
+        self.array.lend(range)
+    }
+}
+
+/// What requests and the cleaner have given a core to do.
+#[derive(Default)]
+pub(crate) struct Core {
+    requests: Turns,
+    cleaner: Turns,
+    is_shared: bool,
+}
+
+impl Core {
+    pub fn of(model: &EngineModel) -> Self {
+        let is_shared = model.cleaner.is_some_and(|cleaner| cleaner.shares_core);
+        Self { is_shared, ..Self::default() }
+    }
+
+    /// When a request that comes now is served.
+    fn serve(&self, now: Instant, cost: Duration) -> Instant {
+        self.requests.next(now, self.stretched(cost, self.requests.starts(now), &self.cleaner))
+    }
+
+    /// When what is to be cleaned from now on has been moved.
+    fn clean(&self, now: Instant, cost: Duration) -> Instant {
+        self.cleaner.next(now, self.stretched(cost, self.cleaner.starts(now), &self.requests))
+    }
+
+    /// Beside others that the core is at work for, everything takes twice as long.
+    fn stretched(&self, cost: Duration, from: Instant, others: &Turns) -> Duration {
+        if self.is_shared && others.free_at.get() > from { cost * 2 } else { cost }
     }
 }
 
@@ -241,9 +286,14 @@ struct Turns {
 }
 
 impl Turns {
+    /// When a piece of work that comes now begins.
+    fn starts(&self, now: Instant) -> Instant {
+        self.free_at.get().max(now)
+    }
+
     /// When a piece of work that comes now, and takes so long, is done.
     fn next(&self, now: Instant, takes: Duration) -> Instant {
-        let done = self.free_at.get().max(now) + takes;
+        let done = self.starts(now) + takes;
         self.free_at.set(done);
         done
     }
@@ -269,12 +319,24 @@ mod tests {
             ("handover_us = ", "handover_us = -", "engine.handover_us must be a time"),
             ("mb_per_s = ", "mb_per_s = 0.0 #", "cleaner.mb_per_s must be a rate"),
             ("per_kib_us", "per_mile_us", "unknown field `per_mile_us`"),
-            ("[cleaner]", "[cleaner", "line 25"),
+            ("[cleaner]", "[cleaner", "line 27"),
         ] {
             let error = EngineModel::parse("mine", &text.replace(from, to)).unwrap_err();
             let error = error.to_string();
             assert!(error.contains("mine") && error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn a_shared_core_does_each_of_two_works_half_as_fast() {
+        let ms = Duration::from_millis;
+        let at = |millis| Instant::START + ms(millis);
+        let shared = Core { is_shared: true, ..Core::default() };
+        assert_eq!(shared.clean(at(0), ms(10)), at(10));
+        assert_eq!(shared.serve(at(0), ms(2)), at(4));
+        assert_eq!(shared.serve(at(12), ms(2)), at(14), "the cleaner has nothing to do");
+        let apart = Core::default();
+        assert_eq!((apart.clean(at(0), ms(10)), apart.serve(at(0), ms(2))), (at(10), at(2)));
     }
 
     #[test]

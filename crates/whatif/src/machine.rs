@@ -1,7 +1,7 @@
 //! A machine put together from models: the array and the cache are the real ones.
 
 use crate::condition::SPARE;
-use crate::engine::{CleanerCeiling, EngineDevice, EngineError, EngineModel};
+use crate::engine::{CleanerCeiling, Core, EngineDevice, EngineError, EngineModel};
 use crate::stack::{CacheStack, Parts, Stack};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{BlockDevice, BufferPool, Geometry, PoolConfig, Runtime, Stability};
@@ -104,7 +104,8 @@ impl Machine {
         Volume::create(&description, &devices(), &options).await?;
         let tolerance = Tolerance::Careful;
         let engine = stack.engine_model()?;
-        let around_core = engine.as_ref().and_then(|engine| ceiling(engine, runtime));
+        let core = Rc::new(engine.as_ref().map(Core::of).unwrap_or_default());
+        let around_core = engine.as_ref().and_then(|engine| ceiling(engine, &core, runtime));
         let options = OpenOptions {
             tolerance,
             pool: BufferPool::new(&PoolConfig::small()),
@@ -120,7 +121,7 @@ impl Machine {
         // Nobody opens this machine again.
         stores.iter().for_each(|store| store.keep_no_more());
         let volume = Rc::new(volume);
-        let served = |model| Rc::new(EngineDevice::new(volume.clone(), model, runtime));
+        let served = |model| Rc::new(EngineDevice::new(volume.clone(), model, core, runtime));
         let engine = engine.map(served);
         let front = match &engine {
             Some(engine) => Rc::clone(engine) as Rc<dyn BlockDevice>,
@@ -227,10 +228,11 @@ pub(crate) fn modelled(
 }
 
 /// What holds back the engine's cleaner, where something does.
-fn ceiling(engine: &EngineModel, runtime: &Runtime) -> Option<Decorator> {
-    let (cost, runtime) = (engine.cleaner?, runtime.clone());
-    let decorate = move |core| Rc::new(CleanerCeiling::new(core, cost, &runtime));
-    Some(Rc::new(move |core| decorate(core) as Rc<dyn BlockDevice>))
+fn ceiling(engine: &EngineModel, core: &Rc<Core>, runtime: &Runtime) -> Option<Decorator> {
+    let (cost, core, runtime) = (engine.cleaner?, Rc::clone(core), runtime.clone());
+    let decorate =
+        move |array| Rc::new(CleanerCeiling::new(array, cost, Rc::clone(&core), &runtime));
+    Some(Rc::new(move |array| decorate(array) as Rc<dyn BlockDevice>))
 }
 
 fn cache_device(cache: &CacheStack, store: Rc<SparseDevice>, runtime: &Runtime) -> Rc<ProbeDevice> {

@@ -12,7 +12,7 @@
 
 mod machine;
 
-pub use machine::simulate_rounds;
+pub use machine::{simulate_rounds, simulate_rounds_when_full};
 
 use crate::generator::{self, Ground, Memory, Positions, Span};
 use crate::job::Job;

@@ -9,6 +9,7 @@ use crate::outcome::{
     Baseline, CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt,
     dirty_ratio, explain,
 };
+use crate::parallel::side_by_side;
 use crate::progress::Gauge;
 use crate::remainder::{self, Before};
 use crate::replay::{self, Played, ReplayError};
@@ -17,10 +18,10 @@ use crate::windows::{Watcher, Windows};
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Instant, Runtime, Stalled, Submission};
 use headpond_sim::{CatalogueError, Sim, run};
+use headpond_volume::SetError;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A workload on a machine.
@@ -38,6 +39,8 @@ pub enum SimulateError {
     Model(#[from] CatalogueError),
     #[error("the machine cannot be put together: {0}")]
     Machine(#[from] MachineError),
+    #[error("the cache cannot be filled: {0}")]
+    Fill(#[from] SetError),
     #[error("the simulation stands still: {0}")]
     Stalled(#[from] Stalled),
     #[error("the trace cannot be played: {0}")]
@@ -83,23 +86,7 @@ pub fn simulate_all(
     gauges: &[Arc<Gauge>],
 ) -> Vec<Result<Outcome, SimulateError>> {
     assert_eq!(experiments.len(), gauges.len(), "a gauge for each experiment");
-    let next = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<_>> = Mutex::new(experiments.iter().map(|_| None).collect());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(experiments.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(experiment) = experiments.get(index) else { break };
-                    let outcome = simulate_watched(experiment, &gauges[index]);
-                    outcomes.lock().expect("nobody panics with it")[index] = Some(outcome);
-                }
-            });
-        }
-    });
-    let outcomes = outcomes.into_inner().expect("nobody panics with it");
-    outcomes.into_iter().map(|outcome| outcome.expect("every index was taken")).collect()
+    side_by_side(experiments.len(), |index| simulate_watched(&experiments[index], &gauges[index]))
 }
 
 impl Load {

@@ -195,7 +195,9 @@ fn interface(
     }
     Ok(InterfaceParameters {
         command_ms: 0.0,
+        turnaround_ms: 0.0,
         mb_per_s,
+        write_mb_per_s: None,
         queue_depth: fields.integer_or("Max queue length", 1, 65_536)?.max(1) as usize,
         wait_max_ms: WAIT_MAX_MS,
         overheads: Some(overheads(fields)?),

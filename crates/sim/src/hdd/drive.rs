@@ -273,7 +273,7 @@ impl Drive {
     /// When so many sectors that are there have crossed the interface, for a command that was
     /// understood at `ready`.
     fn sent(&self, way: Way, ready: u64, sectors: u64) -> u64 {
-        ready + self.model.overheads.data_ns(way) + self.model.wire_ns(sectors)
+        ready + self.model.overheads.data_ns(way) + self.model.wire_ns(way, sectors)
     }
 
     /// When a read has been answered: sending begins when enough is there, and the last sector is
@@ -289,7 +289,7 @@ impl Drive {
         };
         let starts = there + self.model.overheads.reconnect_ns;
         let sent = self.sent(Way::Read, read.ready.max(starts), sectors);
-        sent.max(comes.passed + self.model.wire_ns(1))
+        sent.max(comes.passed + self.model.wire_ns(Way::Read, 1))
             + self.model.overheads.completion_ns(Way::Read)
     }
 

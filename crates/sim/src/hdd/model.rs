@@ -2,7 +2,7 @@
 
 use super::angle::Angle;
 use super::layout::SECTOR_BYTES;
-use super::overheads::Overheads;
+use super::overheads::{Overheads, Way};
 use super::zone::Skews;
 use super::{layout::Layout, parameters::HddParameters, seek::SeekCurve};
 use crate::error::ModelError;
@@ -87,9 +87,13 @@ impl HddModel {
     }
 
     /// Nanoseconds that so many sectors take on the interface.
-    pub(super) fn wire_ns(&self, sectors: u64) -> u64 {
-        let bytes = sectors * SECTOR_BYTES;
-        (bytes as f64 * 1e3 / self.parameters.interface.mb_per_s) as u64
+    pub(super) fn wire_ns(&self, way: Way, sectors: u64) -> u64 {
+        let interface = &self.parameters.interface;
+        let mb_per_s = match way {
+            Way::Read => interface.mb_per_s,
+            Way::Write => interface.write_mb_per_s.unwrap_or(interface.mb_per_s),
+        };
+        ((sectors * SECTOR_BYTES) as f64 * 1e3 / mb_per_s) as u64
     }
 }
 

@@ -69,11 +69,11 @@ struct After {
 impl Overheads {
     pub(super) fn new(interface: &InterfaceParameters) -> Self {
         let Some(by_case) = &interface.overheads else {
-            let command_ns = nanos(interface.command_ms);
-            let always = [After { read_ns: command_ns, write_ns: command_ns }; 2];
+            let same_ns = nanos(interface.command_ms);
+            let turned_ns = nanos(interface.command_ms + interface.turnaround_ms);
             return Self {
-                read: always,
-                write: always,
+                read: [After { read_ns: same_ns, write_ns: turned_ns }; 2],
+                write: [After { read_ns: turned_ns, write_ns: same_ns }; 2],
                 data_ns: [0; 2],
                 completion_ns: [0; 2],
                 reconnect_ns: 0,

@@ -81,7 +81,13 @@ pub struct SeekParameters {
 pub struct InterfaceParameters {
     /// Time of the electronics before a command can move the arm or be answered from the cache.
     pub command_ms: f64,
+    /// How much longer that is for a read after a write, and for a write after a read.
+    #[serde(default)]
+    pub turnaround_ms: f64,
     pub mb_per_s: f64,
+    /// Of data on its way to the drive; the same where it is left out.
+    #[serde(default)]
+    pub write_mb_per_s: Option<f64>,
     /// Commands that the drive sees and orders at once; further ones wait outside, first come
     /// first.
     pub queue_depth: usize,
@@ -254,6 +260,7 @@ impl HddParameters {
             ("seek.average_ms", self.seek.average_ms),
             ("seek.full_stroke_ms", self.seek.full_stroke_ms),
             ("interface.command_ms", self.interface.command_ms),
+            ("interface.turnaround_ms", self.interface.turnaround_ms),
             ("interface.wait_max_ms", self.interface.wait_max_ms),
             ("write_cache.idle_ms", self.write_cache.idle_ms),
         ] {
@@ -275,9 +282,12 @@ impl HddParameters {
             let field = "read_buffer";
             require((0.0..=1e9).contains(&kib), field, "has a size not between 0 and 1e9 KiB")?;
         }
-        let rate = self.interface.mb_per_s;
-        let field = "interface.mb_per_s";
-        require((1e-3..=1e6).contains(&rate), field, "is not between 0.001 and 1e6")?;
+        let (rate, to_drive) = (self.interface.mb_per_s, self.interface.write_mb_per_s);
+        for (field, rate) in
+            [("interface.mb_per_s", rate), ("interface.write_mb_per_s", to_drive.unwrap_or(rate))]
+        {
+            require((1e-3..=1e6).contains(&rate), field, "is not between 0.001 and 1e6")?;
+        }
         let depth = self.interface.queue_depth;
         require(
             (1..=65_536).contains(&depth),

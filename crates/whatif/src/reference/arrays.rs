@@ -34,23 +34,16 @@ impl Reference {
                     self.waiting.push((format!("{ARRAYS}, column {column}"), needs));
                     continue;
                 };
-                let Some((mut job, figure)) = job(metric, times) else {
+                let Some((mut job, figure)) = job(metric) else {
                     return Err(table.damaged(row, &format!("{metric}: no metric that is known")));
                 };
                 job.depth *= u32::from(drives);
-                let experiment = self.add(stack(column, level, drives), job);
+                let rhythm = if job.rw.is_random { times.random } else { times.streams };
+                let trial = self.add(stack(column, level, drives), job, rhythm);
                 let (row, column) = (metric.to_owned(), column.clone());
                 let table = ARRAYS;
                 let beside = None;
-                self.cells.push(Planned {
-                    table,
-                    row,
-                    column,
-                    published,
-                    experiment,
-                    figure,
-                    beside,
-                });
+                self.cells.push(Planned { table, row, column, published, trial, figure, beside });
             }
         }
         self.remarks.push(format!(
@@ -146,7 +139,7 @@ fn array(column: &str) -> Option<(Level, u16)> {
     Some((level, drives.parse().ok()?))
 }
 
-fn job(metric: &str, times: Times) -> Option<(Job, Figure)> {
+fn job(metric: &str) -> Option<(Job, Figure)> {
     let (is_random, reads, figure) = match metric {
         "random_read" => (true, true, Figure::ReadIops),
         "random_write" => (true, false, Figure::WriteIops),
@@ -160,8 +153,6 @@ fn job(metric: &str, times: Times) -> Option<(Job, Figure)> {
         read_percent: if reads { 100 } else { 0 },
         block_bytes: if is_random { 4096 } else { 1 << 20 },
         depth: DEPTH,
-        ramp: times.ramp,
-        runtime: Some(times.runtime),
         is_time_based: true,
         ..Job::default()
     };

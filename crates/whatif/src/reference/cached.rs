@@ -11,9 +11,8 @@
 
 use super::raid60::{MIXED, RANDOM_WRITE, core, random};
 use super::table::{Row, Table};
-use super::{AS_IT_COMES, Beside, Figure, Planned, Reference, ReferenceError, Times};
+use super::{AS_IT_COMES, Beside, Figure, Planned, Reference, ReferenceError, Rhythm, Times};
 use crate::job::Job;
-use crate::load::Load;
 use crate::stack::{CacheStack, Stack};
 use headpond_cache::{CleaningConfig, CleaningPreset, Mode};
 use headpond_sim::ssd::State;
@@ -23,8 +22,11 @@ pub(super) const RANDOM_WRITE_CACHED: &str = "raid60_random_write_cached";
 
 /// The RAM disk, its cache lines, and the blocks that random writes leave in each.
 pub(super) const CACHE_BYTES: u64 = 29_200_000_000;
-const LINE_BYTES: u64 = 64 << 10;
-const BLOCK_BYTES: u64 = 4 << 10;
+pub(super) const LINE_BYTES: u64 = 64 << 10;
+pub(super) const BLOCK_BYTES: u64 = 4 << 10;
+/// What memory takes to copy is among the costs of the engine, for each KiB of a request: as a
+/// device it takes nothing beside that.
+const COPIED_BY_THE_ENGINE: f64 = 1e6;
 /// Of our log, so much may be dirty; of theirs all.
 const DIRTY_PERCENT: u64 = 86;
 
@@ -42,15 +44,16 @@ impl Reference {
             for column in table.columns.iter().filter(|column| column.starts_with("qd")) {
                 let Some(published) = table.figure(row, column)? else { continue };
                 let depth = column[2..].parse().map_err(|_| table.damaged(row, "no depth"))?;
-                let job = settled(random(depth, 0, times));
+                let job = random(depth, 0);
                 let without = self.planned(RANDOM_WRITE, &format!("strip {strip_kib}K"), column);
-                let (theirs, ours) = self.add_cached(strip_kib, bytes, &settings, &job);
+                let (theirs, ours) =
+                    self.add_cached(strip_kib, bytes, &settings, (&job, times.random));
                 self.cells.push(Planned {
                     table: RANDOM_WRITE_CACHED,
                     row: format!("strip {strip_kib}K, {cleaning}"),
                     column: column.clone(),
                     published,
-                    experiment: theirs,
+                    trial: theirs,
                     figure: Figure::WriteIops,
                     beside: Some(Beside { ours, without }),
                 });
@@ -74,8 +77,9 @@ impl Reference {
             other => return Err(table.damaged(row, &format!("{other}: no mode that is known"))),
         };
         let settings = theirs(table, row, parsed, &cleaning)?;
-        let job = settled(random(32, mix, times));
-        let (theirs, ours) = self.add_cached(64, one_block_a_line(), &settings, &job);
+        let job = random(32, mix);
+        let (theirs, ours) =
+            self.add_cached(64, one_block_a_line(), &settings, (&job, times.random));
         for (column, figure) in [("read_iops", Figure::ReadIops), ("write_iops", Figure::WriteIops)]
         {
             let Some(published) = table.figure(row, column)? else { continue };
@@ -85,7 +89,7 @@ impl Reference {
                 row: format!("{mix} % reads, {mode}, {cleaning}"),
                 column: column.to_owned(),
                 published,
-                experiment: theirs,
+                trial: theirs,
                 figure,
                 beside: Some(Beside { ours: ours.clone(), without }),
             });
@@ -100,10 +104,9 @@ impl Reference {
             .position(|cell| cell.table == table && cell.row == row && cell.column == column)
     }
 
-    /// The same experiment, where it has been planned: ours is the same for every policy of theirs.
+    /// The same trial, where it has been planned: ours is the same for every policy of theirs.
     fn find(&self, stack: &Stack, job: &Job) -> Option<usize> {
-        let is_same = |load: &Load| matches!(load, Load::Jobs(jobs) if *jobs == [job.clone()]);
-        self.experiments.iter().position(|it| it.stack == *stack && is_same(&it.load))
+        self.trials.iter().position(|it| it.is(stack, job))
     }
 
     /// Their cache and ours, both of which hold so many dirty bytes, in front of the same array;
@@ -113,7 +116,7 @@ impl Reference {
         strip_kib: u64,
         dirty_bytes: u64,
         settings: &CacheSettings,
-        job: &Job,
+        (job, rhythm): (&Job, Rhythm),
     ) -> (usize, Vec<usize>) {
         let tried = self.ours;
         let mut add = |engine: &str, settings: CacheSettings| {
@@ -125,7 +128,7 @@ impl Reference {
                 array: ArraySettings::default(),
                 cache: Some(ram(dirty_bytes, settings)),
             };
-            self.find(&stack, job).unwrap_or_else(|| self.add(stack, job.clone()))
+            self.find(&stack, job).unwrap_or_else(|| self.add(stack, job.clone(), rhythm))
         };
         let theirs = add("opencas-22.06", settings.clone());
         let as_it_comes = CacheSettings { mode: settings.mode, ..CacheSettings::default() };
@@ -173,13 +176,7 @@ fn ram(dirty_bytes: u64, settings: CacheSettings) -> CacheStack {
         read_us: 0.0,
         write_us: 0.0,
         flush_us: 0.0,
-        mb_per_s: 10_000.0,
+        mb_per_s: COPIED_BY_THE_ENGINE,
         endurance: None,
     }
-}
-
-/// The cache is full of dirty data within seconds, and the drives' caches have settled within the
-/// ramp. Half the time suffices: what is measured are rounds of a few seconds at most.
-fn settled(job: Job) -> Job {
-    Job { runtime: job.runtime.map(|runtime| runtime / 2), ..job }
 }

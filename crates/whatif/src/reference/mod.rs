@@ -8,20 +8,25 @@ mod arrays;
 mod cached;
 mod raid60;
 mod sequential;
+mod settled;
 mod syncs;
 mod table;
+mod taught;
 
 use crate::job::Job;
-use crate::load::Load;
-use crate::outcome::Outcome;
-use crate::simulate::Experiment;
+use crate::parallel::side_by_side;
+use crate::progress::Gauge;
+use crate::simulate::SimulateError;
 use crate::stack::Stack;
 use arrays::ARRAYS;
 pub use arrays::{ExpectedCell, expected, plan_expected};
 use cached::RANDOM_WRITE_CACHED;
 use raid60::{MIXED, RANDOM_WRITE};
 use serde::Serialize;
+pub use settled::{DIRTY_MAX, RATE_MAX, ROUNDS, Rhythm, Settled, Trial};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use syncs::SYNCS;
 use table::Table;
@@ -36,7 +41,7 @@ const AS_IT_COMES: &str = "as it comes";
 /// What can be compared, and what cannot yet.
 #[derive(Default)]
 pub struct Reference {
-    pub experiments: Vec<Experiment>,
+    pub trials: Vec<Trial>,
     /// Those of [`OURS`] that are tried.
     ours: &'static [&'static str],
     cells: Vec<Planned>,
@@ -53,7 +58,7 @@ struct Unscored {
     row: String,
     column: String,
     published: String,
-    experiment: usize,
+    trial: usize,
     figure: Figure,
 }
 
@@ -62,14 +67,14 @@ struct Planned {
     row: String,
     column: String,
     published: f64,
-    experiment: usize,
+    trial: usize,
     figure: Figure,
     beside: Option<Beside>,
 }
 
 /// What stands beside a cell that is about a cache.
 struct Beside {
-    /// The experiments with our cache, one for each of the settings that are tried.
+    /// The trials with our cache, one for each of the settings that are tried.
     ours: Vec<usize>,
     /// The cell of the same load without a cache.
     without: Option<usize>,
@@ -105,6 +110,10 @@ pub struct Cell {
     /// What our own cache reaches there with the best of the settings that were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<Ours>,
+    /// Whether it had settled when it was measured.
+    pub is_settled: bool,
+    /// What was chosen with this cell in view; nothing where it only checks.
+    pub taught: Option<&'static str>,
     /// Whether the cache is worth it, where that can be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
@@ -136,18 +145,25 @@ pub enum ReferenceError {
     Damaged { path: PathBuf, line: usize, detail: String },
 }
 
-/// How long a cell runs.
+/// How long cells run.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    pub ramp: Duration,
-    pub runtime: Duration,
+    pub random: Rhythm,
+    pub streams: Rhythm,
 }
 
 impl Default for Times {
-    /// The queues are full and the drives' caches have settled after a minute; three minutes were
-    /// measured.
+    /// In 20 s of random requests queues and drives' caches have filled, and a round is longer than
+    /// what `alru` cleans at a time. Streams do in seconds what those do in minutes.
     fn default() -> Self {
-        Self { ramp: Duration::from_secs(60), runtime: Duration::from_secs(180) }
+        let random =
+            Rhythm { ramp: Duration::from_secs(20), round: Duration::from_secs(8), rounds_max: 30 };
+        let streams = Rhythm {
+            ramp: Duration::from_secs(2),
+            round: Duration::from_millis(250),
+            rounds_max: 40,
+        };
+        Self { random, streams }
     }
 }
 
@@ -169,7 +185,7 @@ pub fn plan(
         .plan_sequential_write_cached(&Table::read(folder, sequential::WRITE_CACHED)?, times)?;
     reference.plan_large_sequential_write(&Table::read(folder, sequential::LARGE_WRITE)?, times)?;
     reference.plan_arrays(&Table::read(folder, ARRAYS)?, times)?;
-    reference.plan_syncs(&Table::read(folder, SYNCS)?, times)?;
+    reference.plan_syncs(&Table::read(folder, SYNCS)?)?;
     reference.remarks.extend(NOT_SCORED.map(|(table, why)| format!("{table}: not scored: {why}")));
     Ok(reference)
 }
@@ -193,39 +209,54 @@ const NOT_SCORED: [(&str, &str); 4] = [
 ];
 
 impl Reference {
-    fn add(&mut self, stack: Stack, job: Job) -> usize {
-        self.experiments.push(Experiment { stack, load: Load::Jobs(vec![job]), seed: 1 });
-        self.experiments.len() - 1
+    fn add(&mut self, stack: Stack, job: Job, rhythm: Rhythm) -> usize {
+        self.trials.push(Trial { stack, job, rhythm });
+        self.trials.len() - 1
     }
 
-    /// The cells beside what `outcomes`, one for each experiment, say.
-    pub fn compare(&self, outcomes: &[Outcome]) -> Vec<Cell> {
+    /// Runs all trials, each with its own gauge.
+    ///
+    /// # Errors
+    /// The first that a machine had.
+    ///
+    /// # Panics
+    /// Where there are not as many gauges as trials.
+    pub fn run(&self, gauges: &[Arc<Gauge>]) -> Result<Vec<Settled>, SimulateError> {
+        assert_eq!(self.trials.len(), gauges.len(), "a gauge for each trial");
+        let run = |index: usize| self.trials[index].run(&gauges[index]);
+        side_by_side(self.trials.len(), run).into_iter().collect()
+    }
+
+    /// The cells beside what `outcomes`, one for each trial, say.
+    pub fn compare(&self, outcomes: &[Settled]) -> Vec<Cell> {
         let cell = |cell: &Planned| Cell {
             table: cell.table,
             row: cell.row.clone(),
             column: cell.column.clone(),
             published: cell.published,
-            simulated: cell.figure.of(&outcomes[cell.experiment]),
+            simulated: outcomes[cell.trial].figure(cell.figure),
             ours: self.ours(cell, outcomes),
+            is_settled: outcomes[cell.trial].is_settled,
+            taught: taught::taught(cell.table, &cell.row, &cell.column),
             decision: self.decision(cell, outcomes),
         };
         self.cells.iter().map(cell).collect()
     }
 
     /// Of the settings that carry out most requests, reads and writes together.
-    fn ours(&self, cell: &Planned, outcomes: &[Outcome]) -> Option<Ours> {
-        let of = |outcome: &Outcome| Figure::ReadIops.of(outcome) + Figure::WriteIops.of(outcome);
+    fn ours(&self, cell: &Planned, outcomes: &[Settled]) -> Option<Ours> {
+        let of = |outcome: &Settled| outcome.read_iops + outcome.write_iops;
         let tried = self.ours.iter().zip(&cell.beside.as_ref()?.ours);
-        let tried = tried.map(|(settings, experiment)| (settings, &outcomes[*experiment]));
+        let tried = tried.map(|(settings, trial)| (settings, &outcomes[*trial]));
         // The first of equals: what it comes with.
         let (settings, outcome) = tried.rev().max_by(|a, b| of(a.1).total_cmp(&of(b.1)))?;
-        Some(Ours { figure: cell.figure.of(outcome), settings })
+        Some(Ours { figure: outcome.figure(cell.figure), settings })
     }
 
-    fn decision(&self, cell: &Planned, outcomes: &[Outcome]) -> Option<Decision> {
+    fn decision(&self, cell: &Planned, outcomes: &[Settled]) -> Option<Decision> {
         let without = &self.cells[cell.beside.as_ref()?.without?];
         let gain = cell.published / without.published - 1.0;
-        let simulated = |cell: &Planned| cell.figure.of(&outcomes[cell.experiment]);
+        let simulated = |cell: &Planned| outcomes[cell.trial].figure(cell.figure);
         (gain.abs() > TIE).then(|| Decision {
             published: gain > 0.0,
             simulated: simulated(cell) > simulated(without),
@@ -233,27 +264,15 @@ impl Reference {
     }
 
     /// The same for cells that are no single number.
-    pub fn compare_unscored(&self, outcomes: &[Outcome]) -> Vec<UnscoredCell> {
+    pub fn compare_unscored(&self, outcomes: &[Settled]) -> Vec<UnscoredCell> {
         let cell = |cell: &Unscored| UnscoredCell {
             table: cell.table,
             row: cell.row.clone(),
             column: cell.column.clone(),
             published: cell.published.clone(),
-            simulated: cell.figure.of(&outcomes[cell.experiment]),
+            simulated: outcomes[cell.trial].figure(cell.figure),
         };
         self.unscored.iter().map(cell).collect()
-    }
-}
-
-impl Figure {
-    fn of(self, outcome: &Outcome) -> f64 {
-        let measured = &outcome.jobs[0].measured;
-        match self {
-            Self::ReadIops => measured.read.iops,
-            Self::WriteIops => measured.write.iops,
-            Self::ReadMbPerS => measured.read.mb_per_s,
-            Self::WriteMbPerS => measured.write.mb_per_s,
-        }
     }
 }
 
@@ -274,6 +293,23 @@ impl Score {
     /// # Panics
     /// Without cells.
     pub fn of(cells: &[Cell]) -> Self {
+        Self::of_some(&cells.iter().collect::<Vec<_>>())
+    }
+
+    /// Of the cells that taught nothing, where there are some.
+    pub fn of_checks(cells: &[Cell]) -> Option<Self> {
+        let checks: Vec<_> = cells.iter().filter(|cell| cell.taught.is_none()).collect();
+        (!checks.is_empty()).then(|| Self::of_some(&checks))
+    }
+
+    /// Of each table.
+    pub fn of_tables(cells: &[Cell]) -> BTreeMap<&'static str, Self> {
+        let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        cells.iter().for_each(|cell| tables.entry(cell.table).or_default().push(cell));
+        tables.into_iter().map(|(table, cells)| (table, Self::of_some(&cells))).collect()
+    }
+
+    fn of_some(cells: &[&Cell]) -> Self {
         let mut errors: Vec<f64> =
             cells.iter().map(|cell| (cell.simulated / cell.published - 1.0).abs()).collect();
         errors.sort_by(f64::total_cmp);
@@ -304,6 +340,8 @@ mod tests {
             published,
             simulated,
             ours: None,
+            is_settled: true,
+            taught: None,
             decision: None,
         };
         let score = Score::of(&[cell(100.0, 110.0), cell(10.0, 10.0), cell(1.0, 2.0)]);

@@ -23,14 +23,13 @@ impl Reference {
             for column in table.columns.iter().filter(|column| column.starts_with("qd")) {
                 let Some(published) = table.figure(row, column)? else { continue };
                 let depth = column[2..].parse().map_err(|_| table.damaged(row, "no depth"))?;
-                let job = random(depth, 0, times);
-                let experiment = self.add_raid60(strip_kib, job);
+                let trial = self.add_raid60(strip_kib, random(depth, 0), times);
                 self.cells.push(Planned {
                     table: RANDOM_WRITE,
                     row: format!("strip {strip_kib}K"),
                     column: column.clone(),
                     published,
-                    experiment,
+                    trial,
                     figure: Figure::WriteIops,
                     beside: None,
                 });
@@ -46,27 +45,19 @@ impl Reference {
                 self.plan_mixed_cached(table, row, mix, times)?;
                 continue;
             }
-            let experiment = self.add_raid60(64, random(32, mix, times));
+            let trial = self.add_raid60(64, random(32, mix), times);
             let figures = [("read_iops", Figure::ReadIops), ("write_iops", Figure::WriteIops)];
             for (column, figure) in figures {
                 let Some(published) = table.figure(row, column)? else { continue };
                 let (row, column) = (format!("{mix} % reads, no cache"), column.to_owned());
                 let (table, beside) = (MIXED, None);
-                self.cells.push(Planned {
-                    table,
-                    row,
-                    column,
-                    published,
-                    experiment,
-                    figure,
-                    beside,
-                });
+                self.cells.push(Planned { table, row, column, published, trial, figure, beside });
             }
         }
         Ok(())
     }
 
-    fn add_raid60(&mut self, strip_kib: u64, job: Job) -> usize {
+    fn add_raid60(&mut self, strip_kib: u64, job: Job, times: Times) -> usize {
         let core = core(strip_kib);
         let stack = Stack {
             name: format!("strip {strip_kib}K"),
@@ -76,7 +67,7 @@ impl Reference {
             array: ArraySettings::default(),
             cache: None,
         };
-        self.add(stack, job)
+        self.add(stack, job, times.random)
     }
 }
 
@@ -97,14 +88,12 @@ pub(super) fn core(strip_kib: u64) -> CoreStack {
     }
 }
 
-pub(super) fn random(depth: u32, read_percent: u32, times: Times) -> Job {
+pub(super) fn random(depth: u32, read_percent: u32) -> Job {
     Job {
         name: format!("depth {depth}"),
         rw: Rw { is_random: true, reads: read_percent > 0, writes: true },
         read_percent,
         depth,
-        ramp: times.ramp,
-        runtime: Some(times.runtime),
         is_time_based: true,
         ..Job::default()
     }

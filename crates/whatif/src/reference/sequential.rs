@@ -5,9 +5,9 @@
 //! serving costs with that (`opencas-22.06`).
 //!
 //! Sequential writes fill whole lines of the cache, so that its size is what it holds. How large
-//! it is decides only how long it takes to fill: it is smaller by as much as the time is shorter.
+//! it is decides only how long it takes to settle: it is a thirty-sixth of theirs.
 
-use super::cached::{CACHE_BYTES, theirs};
+use super::cached::{BLOCK_BYTES, CACHE_BYTES, LINE_BYTES, theirs};
 use super::raid60::core;
 use super::table::{Row, Table};
 use super::{Beside, Figure, Planned, Reference, ReferenceError, Times};
@@ -20,14 +20,17 @@ pub(super) const WRITE: &str = "raid60_sequential_write";
 pub(super) const WRITE_CACHED: &str = "raid60_sequential_write_cached";
 pub(super) const LARGE_WRITE: &str = "raid60_large_sequential_write";
 
-/// Streams are even: what takes minutes is to fill the original's cache.
-const SHORTER: u32 = 36;
+/// Streams are even: what takes minutes is to fill the original's cache. A smaller one settles
+/// sooner.
+const SHORTER: u64 = 36;
 
-/// The cleaning of all cells that are behind a cache, and how long it sleeps in the row of the
-/// smallest blocks, from the remarks above the tables.
+/// The cleaning of all cells that are behind a cache, and how many lines a round of it has in the
+/// row of the smallest blocks, from the remarks above the tables.
 const CLEANING: &str = "acp very aggressive";
 const SMALLEST_KIB: u64 = 4;
-const SMALLEST_WAKE_UP_MS: u32 = 32;
+const SMALLEST_LINES: u32 = 32;
+/// Of our rounds, in blocks. What theirs have more changes the number of pauses, of 1 ms each.
+const ROUND_MAX: u32 = 10_000;
 
 impl Reference {
     pub(super) fn plan_sequential_write(
@@ -52,8 +55,9 @@ impl Reference {
             let block_kib = table.number(row, "block_kib")?;
             let mut settings = theirs(table, row, Mode::WriteBack, CLEANING)?;
             if block_kib == SMALLEST_KIB {
-                settings.cleaning.acp.wake_up_ms = SMALLEST_WAKE_UP_MS;
+                settings.cleaning.acp.flush_max_buffers = SMALLEST_LINES;
             }
+            let settings = of_full_lines(settings);
             let cache = Some(settings);
             let of = Streams { name: WRITE_CACHED, strip_kib: 64, block_kib, cache };
             self.plan_streams(table, row, &of, times)?;
@@ -71,7 +75,7 @@ impl Reference {
             let block_kib = table.number(row, "block_kib")?;
             let cache = match table.text(row, "cached")? {
                 "no" => None,
-                "yes" => Some(theirs(table, row, Mode::WriteBack, CLEANING)?),
+                "yes" => Some(of_full_lines(theirs(table, row, Mode::WriteBack, CLEANING)?)),
                 other => return Err(table.damaged(row, &format!("{other}: neither yes nor no"))),
             };
             let of = Streams { name: LARGE_WRITE, strip_kib, block_kib, cache };
@@ -91,12 +95,13 @@ impl Reference {
         for column in table.columns.iter().filter(|column| column.starts_with("qd")) {
             let Some(published) = table.figure(row, column)? else { continue };
             let depth = column[2..].parse().map_err(|_| table.damaged(row, "no depth"))?;
-            let job = sequential(depth, of.block_kib << 10, times);
-            let (experiment, beside) = match &of.cache {
-                None => (self.add_alone(of.strip_kib, job), None),
+            let job = sequential(depth, of.block_kib << 10);
+            let (trial, beside) = match &of.cache {
+                None => (self.add_alone(of.strip_kib, job, times), None),
                 Some(settings) => {
-                    let bytes = CACHE_BYTES / u64::from(SHORTER);
-                    let (theirs, ours) = self.add_cached(of.strip_kib, bytes, settings, &job);
+                    let bytes = CACHE_BYTES / SHORTER;
+                    let (theirs, ours) =
+                        self.add_cached(of.strip_kib, bytes, settings, (&job, times.streams));
                     let without = self.planned(of.without(), &of.row_without(), column);
                     (theirs, Some(Beside { ours, without }))
                 }
@@ -106,7 +111,7 @@ impl Reference {
                 row: of.row(),
                 column: column.clone(),
                 published,
-                experiment,
+                trial,
                 figure: Figure::WriteMbPerS,
                 beside,
             });
@@ -114,7 +119,7 @@ impl Reference {
         Ok(())
     }
 
-    fn add_alone(&mut self, strip_kib: u64, job: Job) -> usize {
+    fn add_alone(&mut self, strip_kib: u64, job: Job, times: Times) -> usize {
         let stack = Stack {
             name: format!("strip {strip_kib}K"),
             engine: Some("fio".into()),
@@ -123,7 +128,7 @@ impl Reference {
             array: ArraySettings::default(),
             cache: None,
         };
-        self.add(stack, job)
+        self.add(stack, job, times.streams)
     }
 }
 
@@ -153,15 +158,24 @@ impl Streams {
     }
 }
 
-fn sequential(depth: u32, block_bytes: u64, times: Times) -> Job {
+/// What a round of so many lines writes where streams have filled them: a line has 16 blocks, and a
+/// round of ours is counted in blocks. Random blocks are alone in their lines.
+fn of_full_lines(mut settings: CacheSettings) -> CacheSettings {
+    let acp = &mut settings.cleaning.acp;
+    let blocks = acp.flush_max_buffers * (LINE_BYTES / BLOCK_BYTES) as u32;
+    acp.flush_max_buffers = blocks.min(ROUND_MAX);
+    settings
+}
+
+fn sequential(depth: u32, block_bytes: u64) -> Job {
     Job {
         name: format!("depth {depth}"),
         rw: Rw { is_random: false, reads: false, writes: true },
         read_percent: 0,
         block_bytes,
         depth,
-        ramp: times.ramp / SHORTER,
-        runtime: Some(times.runtime / SHORTER),
+        // What a full cache holds was written before that.
+        offset: (CACHE_BYTES / SHORTER).next_multiple_of(1 << 30),
         is_time_based: true,
         ..Job::default()
     }

@@ -9,7 +9,7 @@
 //! simulation. The columns with a controller are qualitative and not run.
 
 use super::table::{Row, Table};
-use super::{Figure, Planned, Reference, ReferenceError, Times, Unscored};
+use super::{Figure, Planned, Reference, ReferenceError, Rhythm, Unscored};
 use crate::condition::Condition;
 use crate::job::{Job, Rw};
 use crate::stack::{CoreStack, Stack};
@@ -32,11 +32,11 @@ const DEPTH: u32 = 16;
 
 /// Such a test writes a few gigabytes; how long it took is not published. A minute would end before
 /// the spare space of the drives does.
-const RAMP: Duration = Duration::from_secs(2);
-const RUNTIME: Duration = Duration::from_secs(10);
+const RHYTHM: Rhythm =
+    Rhythm { ramp: Duration::from_secs(2), round: Duration::from_secs(1), rounds_max: 10 };
 
 impl Reference {
-    pub(super) fn plan_syncs(&mut self, table: &Table, times: Times) -> Result<(), ReferenceError> {
+    pub(super) fn plan_syncs(&mut self, table: &Table) -> Result<(), ReferenceError> {
         for row in &table.rows {
             let name = table.text(row, "drive")?;
             let Some((_, model)) = DRIVES.iter().find(|(drive, _)| *drive == name) else {
@@ -46,7 +46,7 @@ impl Reference {
             for (column, write_cache, is_synced) in COLUMNS {
                 if table.columns.iter().any(|found| found == column) {
                     let stack = stack(name, model, write_cache);
-                    self.plan_cell(table, row, column, (stack, job(is_synced, times)))?;
+                    self.plan_cell(table, row, column, (stack, job(is_synced)))?;
                 }
             }
         }
@@ -70,12 +70,12 @@ impl Reference {
         if text.is_empty() {
             return Ok(());
         }
-        let experiment = self.add(stack, job);
+        let trial = self.add(stack, job, RHYTHM);
         let (name, column) = (table.text(row, "drive")?.to_owned(), column.to_owned());
         let figure = Figure::WriteIops;
         if text.contains('/') {
             let (table, row, published) = (SYNCS, name, text);
-            self.unscored.push(Unscored { table, row, column, published, experiment, figure });
+            self.unscored.push(Unscored { table, row, column, published, trial, figure });
             return Ok(());
         }
         let settled = text.rsplit('>').next().unwrap_or_default();
@@ -84,20 +84,18 @@ impl Reference {
             .map_err(|_| table.damaged(row, &format!("{column}: {text:?} is no figure")))?;
         let (table, row) = (SYNCS, name);
         let beside = None;
-        self.cells.push(Planned { table, row, column, published, experiment, figure, beside });
+        self.cells.push(Planned { table, row, column, published, trial, figure, beside });
         Ok(())
     }
 }
 
-fn job(is_synced: bool, times: Times) -> Job {
+fn job(is_synced: bool) -> Job {
     Job {
         name: format!("depth {DEPTH}"),
         rw: Rw { is_random: true, reads: false, writes: true },
         depth: DEPTH,
         flush_every: u32::from(is_synced),
         flushes_in_turn: true,
-        ramp: RAMP.min(times.ramp),
-        runtime: Some(RUNTIME.min(times.runtime)),
         is_time_based: true,
         ..Job::default()
     }

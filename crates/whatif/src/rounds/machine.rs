@@ -1,11 +1,13 @@
 //! Rounds on a machine that is only described, in virtual time.
 
 use super::{MachineRound, Next, RoundTarget, Rounds, Watch};
+use crate::full;
 use crate::generator;
+use crate::job::Job;
 use crate::machine::Machine;
 use crate::outcome::{Baseline, CacheShare, DeviceShare, dirty_ratio};
 use crate::simulate::SimulateError;
-use crate::stack::Stack;
+use crate::stack::{CacheStack, Stack};
 use headpond_block::Runtime;
 use headpond_sim::run;
 use std::cell::RefCell;
@@ -22,9 +24,38 @@ pub fn simulate_rounds(
     seed: u64,
     next: Next<'_>,
 ) -> Result<(), SimulateError> {
+    simulate((stack, None), loads, seed, next)
+}
+
+/// The same on a machine whose cache, where it has one, is full of dirty data to begin with: of
+/// what the first job of the first load leaves there.
+///
+/// # Errors
+/// As [`simulate_rounds`].
+pub fn simulate_rounds_when_full(
+    stack: &Stack,
+    loads: &[Rounds],
+    seed: u64,
+    next: Next<'_>,
+) -> Result<(), SimulateError> {
+    let filled = stack.cache.as_ref().map(|cache| (cache, &loads[0].phases[0][0]));
+    simulate((&full::while_filling(stack), filled), loads, seed, next)
+}
+
+fn simulate(
+    (stack, filled): (&Stack, Option<(&CacheStack, &Job)>),
+    loads: &[Rounds],
+    seed: u64,
+    next: Next<'_>,
+) -> Result<(), SimulateError> {
     let parts = stack.parts()?;
     run(seed, |runtime, sim| async move {
         let machines = Machine::start_all(stack, &parts, &runtime, &sim).await?;
+        for machine in &machines {
+            if let Some((cache, job)) = filled {
+                full::fill(machine, cache, job, &mut sim.random()).await?;
+            }
+        }
         let devices = machines.iter().map(|machine| Rc::clone(&machine.front)).collect();
         let takes_flushes = machines[0].takes_flushes;
         let watch = MachineWatch::new(machines, &runtime);

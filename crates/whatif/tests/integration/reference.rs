@@ -2,21 +2,20 @@
 
 use headpond_testkit::{shared, skip};
 use headpond_whatif::Gauge;
-use headpond_whatif::reference::{self, Cell, OURS, Reference, Score, Times};
-use headpond_whatif::simulate_all;
+use headpond_whatif::reference::{self, Cell, OURS, Reference, Rhythm, Score, Settled, Times};
 use std::path::Path;
 use std::time::Duration;
 
-/// A third of what `headpond simulate --reference` runs.
-const SHORT: Times = Times { ramp: Duration::from_secs(20), runtime: Duration::from_secs(60) };
+/// Looks at the beginning, and no further.
+const BRIEF: Rhythm =
+    Rhythm { ramp: Duration::ZERO, round: Duration::from_millis(500), rounds_max: 6 };
+
+fn run(reference: &Reference) -> Vec<Settled> {
+    reference.run(&Gauge::for_each(reference.trials.len())).expect("the machines work")
+}
 
 fn cells(reference: &Reference) -> Vec<Cell> {
-    let outcomes: Vec<_> =
-        simulate_all(&reference.experiments, &Gauge::for_each(reference.experiments.len()))
-            .into_iter()
-            .map(|outcome| outcome.expect("the machine works"))
-            .collect();
-    reference.compare(&outcomes)
+    reference.compare(&run(reference))
 }
 
 /// Behind a cache that cleans what is oldest in long rounds, random writes are faster than without
@@ -36,9 +35,19 @@ fn check_cached(cells: &[Cell]) {
     }
 }
 
+/// Random and mixed requests behind the other cache are near what was published; they would be
+/// several times as fast where the cache still fills.
+fn check_settled(cells: &[Cell]) {
+    let is_random = |cell: &&Cell| !cell.table.contains("sequential");
+    let random: Vec<Cell> = cells.iter().filter(is_random).cloned().collect();
+    let score = Score::of(&random);
+    assert_eq!(score.cells, 28, "{random:#?}");
+    assert!(score.median_error < 0.22 && score.worst_error < 0.5, "{score:?} {random:#?}");
+}
+
 /// Merge shows where it did: a stream with a whole stripe of 512 KiB in flight is many times as
 /// fast as one with half of that, and near what was published. With less in flight it is faster
-/// here than it was (docs/models.md says why).
+/// here than it was where requests are many (docs/models.md says why), and with one it is near.
 fn check_sequential(cells: &[Cell]) {
     eprintln!("sequential writes without a cache: {:?}", Score::of(cells));
     let strips_of_64 = |cell: &&Cell| cell.row.starts_with("strip 64K");
@@ -51,12 +60,15 @@ fn check_sequential(cells: &[Cell]) {
         cells.iter().filter(strips_of_64).cloned().partition(|cell| in_flight_kib(cell) >= 512);
     assert_eq!((full.len(), less.len()), (10, 20), "{cells:#?}");
     let score = Score::of(&full);
-    assert!(score.median_error < 0.30 && score.worst_error < 0.45, "{score:?} {full:#?}");
+    assert!(score.median_error < 0.15 && score.worst_error < 0.25, "{score:?} {full:#?}");
+    let alone: Vec<Cell> = less.iter().filter(|cell| cell.column == "qd1").cloned().collect();
+    let score = Score::of(&alone);
+    assert!(score.median_error < 0.15 && score.worst_error < 0.3, "{score:?} {alone:#?}");
     let slowest = full.iter().map(|cell| cell.simulated).fold(f64::MAX, f64::min);
     for cell in less {
         assert!(cell.simulated * 5.0 < slowest && cell.published * 5.0 < slowest, "{cell:?}");
         assert!(
-            cell.simulated > 0.8 * cell.published && cell.simulated < 6.0 * cell.published,
+            cell.simulated > 0.5 * cell.published && cell.simulated < 3.0 * cell.published,
             "{cell:?}"
         );
     }
@@ -82,13 +94,9 @@ fn with_drives(rows: &str) -> tempfile::TempDir {
 #[test]
 fn a_cell_that_settles_is_scored_and_one_that_alternates_is_not() {
     let folder = with_drives("Intel DC S3500 80GB,yes,9000>20000,5000/9000,\nAcme 1,no,1,2,3\n");
-    let reference = reference::plan(folder.path(), SHORT, OURS).unwrap();
-    assert_eq!(reference.experiments.len(), 2);
-    let outcomes: Vec<_> =
-        simulate_all(&reference.experiments, &Gauge::for_each(reference.experiments.len()))
-            .into_iter()
-            .map(Result::unwrap)
-            .collect();
+    let reference = reference::plan(folder.path(), Times::default(), OURS).unwrap();
+    assert_eq!(reference.trials.len(), 2);
+    let outcomes = run(&reference);
     let cells = reference.compare(&outcomes);
     assert_eq!((cells.len(), cells[0].published), (1, 20_000.0));
     let unscored = reference.compare_unscored(&outcomes);
@@ -96,7 +104,7 @@ fn a_cell_that_settles_is_scored_and_one_that_alternates_is_not() {
     let waits = |(what, _): &(String, String)| what.contains("Acme 1");
     assert!(reference.waiting.iter().any(waits), "{:?}", reference.waiting);
     let folder = with_drives("Intel DC S3500 80GB,yes,fast,1,1\n");
-    let error = reference::plan(folder.path(), SHORT, OURS).err().unwrap().to_string();
+    let error = reference::plan(folder.path(), Times::default(), OURS).err().unwrap().to_string();
     assert!(error.contains("line 2") && error.contains("fast"), "{error}");
 }
 
@@ -105,7 +113,7 @@ fn beside_a_cell_stands_the_best_of_our_own_settings() {
     let folder = with_drives("");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("raid60_random_write_cached.csv", "strip_kib,cleaning,qd1\n64,acp very aggressive,372\n");
-    let times = Times { ramp: Duration::ZERO, runtime: Duration::from_secs(2) };
+    let times = Times { random: BRIEF, streams: BRIEF };
     let of = |ours| cells(&reference::plan(folder.path(), times, ours).unwrap())[0].ours.unwrap();
     let alone: Vec<_> = (0..2).map(|at| of(&OURS[at..=at])).collect();
     let figures: Vec<f64> = alone.iter().map(|ours| ours.figure).collect();
@@ -119,7 +127,7 @@ fn beside_a_cell_stands_the_best_of_our_own_settings() {
 
 #[test]
 fn a_missing_table_is_named() {
-    let error = reference::plan(Path::new("/nowhere"), SHORT, OURS).err().unwrap();
+    let error = reference::plan(Path::new("/nowhere"), Times::default(), OURS).err().unwrap();
     assert!(error.to_string().contains("/nowhere/raid60_random_write.csv"), "{error}");
 }
 
@@ -132,9 +140,10 @@ mod conclusions {
         let Some(folder) = shared("reference") else {
             skip!("arrays_and_drives_are_as_fast_as_published", "no published tables");
         };
-        let mut cells = cells(&reference::plan(&folder, SHORT, &OURS[..1]).unwrap());
+        let mut cells = cells(&reference::plan(&folder, Times::default(), &OURS[..1]).unwrap());
         let cached: Vec<Cell> = cells.extract_if(.., |cell| cell.ours.is_some()).collect();
         check_cached(&cached);
+        check_settled(&cached);
         let is_sequential = |cell: &mut Cell| cell.table.contains("sequential");
         let sequential: Vec<Cell> = cells.extract_if(.., is_sequential).collect();
         check_sequential(&sequential);

@@ -13,6 +13,7 @@ pub use args::ArrayCommand;
 
 use super::analyze::write;
 use super::simulate::carry_out;
+use super::simulate::progress::while_shown;
 use crate::telling::print_json;
 use anyhow::{Context, Result};
 use args::PlanArgs;
@@ -31,7 +32,6 @@ use headpond_whatif::reference::{self, ExpectedCell, Times};
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
-use std::time::Duration;
 
 /// The drive of the preset, where none is named.
 const PRESET_DRIVE: &str = "hdd-7k2-4t";
@@ -253,8 +253,9 @@ fn simulate(arrays: &mut [Planned], drive: &DriveFigures, given: &Assumptions) -
 fn run_reference(folder: &Path, args: &PlanArgs) -> Result<Exit> {
     let mut cells = reference::expected(folder)?;
     if args.simulate {
-        let runs = reference::plan_expected(folder, SHORT)?;
-        for run in runs.compare(&carry_out(&runs.experiments)?) {
+        let runs = reference::plan_expected(folder, Times::default())?;
+        let outcomes = while_shown(runs.trials.len(), |gauges| runs.run(gauges))?;
+        for run in runs.compare(&outcomes) {
             let is_its =
                 |cell: &&mut ExpectedCell| (&cell.metric, &cell.array) == (&run.row, &run.column);
             let cell = cells.iter_mut().find(is_its).context("a cell that is not in the table")?;
@@ -268,6 +269,3 @@ fn run_reference(folder: &Path, args: &PlanArgs) -> Result<Exit> {
     }
     Ok(Exit::Ok)
 }
-
-/// A third of what `headpond simulate --reference` takes; the tables' other cells are slower.
-const SHORT: Times = Times { ramp: Duration::from_secs(20), runtime: Duration::from_secs(60) };

@@ -116,17 +116,18 @@ pub fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
 
 fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
     let reference = reference::plan(folder, Times::default(), reference::OURS)?;
-    let outcomes = carry_out(&reference.experiments)?;
+    let outcomes = progress::while_shown(reference.trials.len(), |gauges| reference.run(gauges))?;
     let cells = reference.compare(&outcomes);
     if as_json {
         let waiting = reference.waiting.iter();
         let waiting: Vec<_> =
             waiting.map(|(table, needs)| json!({ "table": table, "needs": needs })).collect();
-        let score = Score::of(&cells);
         let report = json!({
             "cells": cells,
             "unscored": reference.compare_unscored(&outcomes),
-            "score": score,
+            "score": Score::of(&cells),
+            "score_of_checks": Score::of_checks(&cells),
+            "score_of_tables": Score::of_tables(&cells),
             "not_yet": waiting,
             "remarks": reference.remarks,
         });
@@ -140,7 +141,8 @@ fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
 fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCell]) {
     let left = ["table", "row", "column"].map(|name| (name, Align::Left));
     let right = ["published", "simulated", "ratio", "ours"].map(|name| (name, Align::Right));
-    let mut table = Table::new(left.into_iter().chain(right).chain([("with", Align::Left)]));
+    let last = ["with", "taught"].map(|name| (name, Align::Left));
+    let mut table = Table::new(left.into_iter().chain(right).chain(last));
     for cell in cells {
         table.row([
             cell.table.to_owned(),
@@ -151,10 +153,21 @@ fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCe
             format!("{:.2}", cell.simulated / cell.published),
             cell.ours.map(|ours| format!("{:.0}", ours.figure)).unwrap_or_default(),
             cell.ours.map(|ours| ours.settings.to_owned()).unwrap_or_default(),
+            cell.taught.unwrap_or_default().to_owned(),
         ]);
     }
     print!("{}", table.render());
-    print_score(&Score::of(cells));
+    println!();
+    for (table, score) in Score::of_tables(cells) {
+        print_score(table, &score);
+    }
+    print_score("all", &Score::of(cells));
+    if let Some(score) = Score::of_checks(cells) {
+        print_score("those that taught nothing", &score);
+    }
+    for cell in cells.iter().filter(|cell| !cell.is_settled) {
+        println!("{}: {}, {}: simulated, it does not settle", cell.table, cell.row, cell.column);
+    }
     for UnscoredCell { table, row, column, published, simulated } in unscored {
         println!(
             "{table}: {row}, {column}: published {published}, simulated {simulated:.0}; no score"
@@ -166,19 +179,20 @@ fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCe
     }
 }
 
-fn print_score(score: &Score) {
+fn print_score(of: &str, score: &Score) {
     let Score { cells, median_error, worst_error, within_quarter, decisions, decisions_right } =
         score;
-    println!(
-        "\n{cells} cells: median error {:.1} %, worst {:.1} %, {:.0} % of the cells within 25 %",
+    print!(
+        "{of}: {cells} cells: median error {:.1} %, worst {:.1} %, {:.0} % within 25 %",
         median_error * 100.0,
         worst_error * 100.0,
         within_quarter * 100.0
     );
-    if *decisions > 0 {
-        println!(
-            "whether the cache is faster than the array alone: right in {decisions_right} of \
-             {decisions} cells that are no tie (10 %)"
-        );
+    match decisions {
+        0 => println!(),
+        _ => println!(
+            "; whether the cache is faster than the array alone: right in {decisions_right} of \
+             {decisions} that are no tie (10 %)"
+        ),
     }
 }

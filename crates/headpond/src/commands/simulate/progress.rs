@@ -20,7 +20,7 @@ pub fn simulate_shown(experiments: &[Experiment]) -> Vec<Result<Outcome, Simulat
 }
 
 /// Does `work` on so many experiments beside their bar.
-fn while_shown<T>(experiments: usize, work: impl FnOnce(&[Arc<Gauge>]) -> T) -> T {
+pub fn while_shown<T>(experiments: usize, work: impl FnOnce(&[Arc<Gauge>]) -> T) -> T {
     let gauges = Gauge::for_each(experiments);
     let bar = ProgressBar::new(STEPS);
     bar.set_style(progress_bar::style("simulating {wide_bar} {msg} (left: {left})"));

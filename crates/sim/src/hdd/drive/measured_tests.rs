@@ -31,7 +31,9 @@ fn parameters() -> HddParameters {
     parameters.seek.curve = vec![(1, 2.0), (100, 6.0)];
     parameters.seek.write_settle_ms = 0.0;
     parameters.interface.command_ms = 0.0;
+    parameters.interface.turnaround_ms = 0.0;
     parameters.interface.mb_per_s = 512.0;
+    parameters.interface.write_mb_per_s = None;
     parameters.read_buffer.read_ahead_kib = 0.0;
     parameters.read_buffer.segment_kib = Some(64.0);
     parameters.read_buffer.segments = 2;
@@ -131,6 +133,25 @@ fn overheads_go_by_case() {
     near(took(CommandKind::Write, 9000), 0.3 + 0.001 + 0.06);
     near(took(CommandKind::Write, 9001), 0.4 + 0.001 + 0.06);
     near(took(CommandKind::Read, 50), 0.2 + 0.001 + 0.05);
+}
+
+#[test]
+fn a_drive_turns_from_reads_to_writes_and_takes_them_at_a_rate_of_their_own() {
+    let mut drive = drive(|p| {
+        p.write_cache.enabled = true;
+        (p.interface.command_ms, p.interface.turnaround_ms) = (0.1, 0.3);
+        p.interface.write_mb_per_s = Some(0.512);
+    });
+    let mut now = read(&mut drive, 0, 50, 1);
+    let mut took = |kind, start| {
+        let before = now;
+        now = serve(&mut drive, now, kind, start, 1);
+        now - before
+    };
+    near(took(CommandKind::Read, 50), 0.1 + 0.001);
+    near(took(CommandKind::Write, 9000), 0.1 + 0.3 + 1.0);
+    near(took(CommandKind::Write, 9001), 0.1 + 1.0);
+    near(took(CommandKind::Read, 50), 0.1 + 0.3 + 0.001);
 }
 
 #[test]
