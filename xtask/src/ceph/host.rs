@@ -1,6 +1,7 @@
 //! A machine with a volume on an image, and a witness of what is written to it.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -46,8 +47,10 @@ impl Host {
         cache_bytes: u64,
     ) -> Result<Self> {
         std::fs::create_dir_all(folder.join("state"))?;
-        let cache = File::create(folder.join("cache.img"))?;
-        cache.set_len(cache_bytes)?;
+        // Written once: the file system would allocate it piece by piece while speed is measured.
+        let mut cache = File::create(folder.join("cache.img"))?;
+        std::io::copy(&mut std::io::repeat(0).take(cache_bytes), &mut cache)?;
+        cache.sync_all()?;
         let device = format!("rbd:{POOL}/{image}?conf={}", conf.display());
         let key = folder.join("key");
         let witness_at = format!("127.0.0.1:{}", free_port()?);

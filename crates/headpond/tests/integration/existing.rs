@@ -117,7 +117,7 @@ fn a_file_system_on_it_is_whole_afterwards() {
     let status = user.status("v");
     assert!(status.cores[0].is_existing);
     let told = user.ok(&["status", "v"]);
-    assert!(told.contains("an existing device, all members in use"), "{told}");
+    assert!(told.contains("an existing device, healthy"), "{told}");
     user.ok(&["detach", "v"]);
     assert_eq!(daemon.wait(), 0);
     client(&fsck, &["-f".into(), "-n".into(), image]);

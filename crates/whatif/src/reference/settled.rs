@@ -163,7 +163,7 @@ mod tests {
     fn settled_is_what_moves_neither_in_its_rate_nor_in_its_dirty_level() {
         let is_settled =
             |of: fn(usize) -> (f64, f64)| Settled::over(&rounds(of)).unwrap().is_settled;
-        assert!(is_settled(|at| (if at % 2 == 0 { 90.0 } else { 110.0 }, 1.0)));
+        assert!(is_settled(|at| ([90.0, 100.0, 110.0][at % 3], 1.0)));
         // A cache that fills takes everything at once until it is full.
         assert!(!is_settled(|at| (100.0, 0.1 * at as f64)));
         assert!(!is_settled(|at| (100.0 - 5.0 * at as f64, 1.0)));

@@ -252,17 +252,14 @@ fn a_round_whose_end_is_wanted_ends_within_its_window_and_says_how_long_it_was()
     }
 }
 
-/// The first looks at a machine that began with a full cache.
-fn full(rw: &str, cache: &str, depth: u32) -> Vec<Round> {
+/// The first looks, so many milliseconds apart, at a machine that began with a full cache.
+fn full(rw: &str, cache: &str, millis: u64) -> Vec<Round> {
     let core = "raid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 12\n";
     let text = format!("name = \"full\"\n[core]\n{core}[cache]\nsize = \"128M\"\n{cache}");
     let (stack, rw) = (Stack::parse(&text).unwrap(), job::rw(rw).unwrap());
-    let job = Job { rw, depth, offset: 1 << 30, is_time_based: true, ..Job::default() };
-    let rounds = Rounds {
-        phases: vec![vec![job]],
-        length: Length::Time(Duration::from_millis(100)),
-        windows: 1,
-    };
+    let job = Job { rw, depth: 4, offset: 1 << 30, is_time_based: true, ..Job::default() };
+    let length = Length::Time(Duration::from_millis(millis));
+    let rounds = Rounds { phases: vec![vec![job]], length, windows: 1 };
     let mut seen = Vec::new();
     simulate_rounds_when_full(&stack, &[rounds], 1, &mut |_, round| {
         seen.push(round);
@@ -275,23 +272,19 @@ fn full(rw: &str, cache: &str, depth: u32) -> Vec<Round> {
 /// To fill it takes a burst at the speed of memory; what comes then is as slow as the drives.
 #[test]
 fn a_machine_can_begin_with_a_full_cache() {
-    for (rw, cache) in [
-        ("randwrite", ""),
-        ("randwrite", "cleaning = \"acp\"\nbypass = \"adaptive\"\n"),
-        ("write", "seq_cutoff = \"4M\"\n"),
-    ] {
-        for (number, round) in full(rw, cache, 4).iter().enumerate() {
-            let (dirty, measured) = (round.windows[0].dirty_ratio, &round.jobs[0].measured);
-            assert!(dirty > 0.9, "{rw}, {cache}, round {number}: {dirty}");
-            assert!(measured.write.mb_per_s < 2000.0, "{rw}, {cache}: {measured:?}");
+    for cache in ["", "cleaning = \"acp\"\nbypass = \"adaptive\"\n"] {
+        for (number, round) in full("randwrite", cache, 100).iter().enumerate() {
+            let (dirty, writes) = (round.windows[0].dirty_ratio, round.jobs[0].measured.write);
+            assert!(dirty > 0.95, "{cache}, round {number}: {dirty}");
+            assert!(writes.iops < 20_000.0, "{cache}, round {number}: {writes:?}");
         }
     }
 }
 
-/// It is cleaned, and by the policy that the stack asks for.
+/// What a stream leaves there is cleaned in no time, where the settings say that it is.
 #[test]
 fn what_a_machine_begins_with_is_cleaned_as_its_settings_say() {
-    let end = |cache: &str| full("randread", cache, 1).last().unwrap().windows[0].dirty_ratio;
-    let (nop, acp) = (end("cleaning = \"nop\"\n"), end("cleaning = \"acp\"\n"));
-    assert!(nop > 0.99 && acp < 0.99, "{nop} {acp}");
+    let end = |cache: &str| full("read", cache, 50).last().unwrap().windows[0].dirty_ratio;
+    let (nop, stripe) = (end("cleaning = \"nop\"\n"), end("seq_cutoff = \"4M\"\n"));
+    assert!(nop > 0.95 && stripe < 0.9, "{nop} {stripe}");
 }
