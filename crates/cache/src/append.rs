@@ -231,7 +231,7 @@ impl Engine {
     /// Whether so much is dirty that writes wait for the core rather than for the cache device.
     pub(crate) fn is_short_of_room(&self) -> bool {
         let log = self.log.borrow();
-        log.dirty_now() * 100 > log.dirty_limit() * FULL_PERCENT
+        log.dirty_now() * 100 > log.dirty_max() * FULL_PERCENT
     }
 
     /// A record has ended: what the device makes of so many at once is worth knowing where there
@@ -416,7 +416,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn never_cleans(&self) -> bool {
+    fn never_cleans(&self) -> bool {
         self.config.borrow().cleaning.policy == CleaningPolicy::Nop
     }
 

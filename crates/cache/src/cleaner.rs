@@ -223,7 +223,6 @@ impl Engine {
                 self.schedule_core_flush_later();
             }
             self.cleaning.is_idle.set(!has_begun && self.cleaning.in_flight() == 0);
-            self.note_end_of_burst();
             self.set_alarm();
             if has_begun {
                 // There may be more; first let other ready tasks run.
@@ -238,15 +237,6 @@ impl Engine {
     pub(crate) fn end_commands(&self, are_ended: bool) {
         self.cleaning.are_commands_ended.set(are_ended);
         self.cleaning.swept.notify_all();
-    }
-
-    /// Looks whether everything has been cleaned, and nobody waits.
-    fn note_end_of_burst(&self) {
-        let is_quiet = self.cleaning.is_idle.get() && self.busy.is_idle() && self.queue.len() == 0;
-        let mut log = self.log.borrow_mut();
-        if is_quiet && log.dirty_now() == 0 {
-            log.end_burst();
-        }
     }
 
     fn note_rate(&self) {

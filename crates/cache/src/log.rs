@@ -33,7 +33,6 @@ mod thinning;
 mod unreadable;
 
 use checksummed::Checksummed;
-use copies::CopyBudget;
 pub use eviction::Eviction;
 pub use fills::Fill;
 pub use flush_epochs::FlushEpochs;
@@ -217,7 +216,7 @@ pub struct Log {
     voids: Vec<Sequence>,
     fills: Vec<Rc<Fill>>,
     spare: Vec<Buffer>,
-    copies: CopyBudget,
+    dirty_max: u64,
     written_max: u64,
     unclean_extents_max: u64,
     carried: Carried,
@@ -287,7 +286,7 @@ impl Log {
             voids: Vec::new(),
             fills: Vec::new(),
             spare: Vec::new(),
-            copies: CopyBudget::new(slots, usable),
+            dirty_max: usable,
             written_max: usable / 16,
             unclean_extents_max,
             carried: Carried::default(),
@@ -408,7 +407,7 @@ impl Log {
             self.checksummed.push(intake.buffers, &mut self.draft.checksums);
         }
         let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
-        self.copies.note_entered(blocks);
+        self.eviction.copies.note_entered(blocks);
         let mut index = 0;
         for intake in intakes {
             self.map_on_account(intake, data, &mut index);
@@ -501,7 +500,7 @@ impl Log {
             }
             self.reach.opened += 1;
             self.ring.open_next(&self.layout, self.next());
-            self.copies.renew(self.blocks_read());
+            self.eviction.copies.renew(self.blocks_read());
             self.has_opened_segment = true;
         }
         Ok(units)

@@ -89,7 +89,7 @@ impl Log {
     /// Whether read-inserts would be in the way of writes.
     pub(crate) fn is_scarce(&self) -> bool {
         self.ring.free() <= RESERVE_FOR_CLIENTS
-            || !self.has_slack(self.dirty_limit() / 16)
+            || !self.has_slack(self.dirty_max() / 16)
             || !self.has_extents(u64::from(self.map.pool().0 / 16))
     }
 

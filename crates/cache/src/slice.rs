@@ -280,8 +280,6 @@ impl Slice {
         let memory = engine.memory();
         let counters = log.totals();
         let (now, since) = (engine.runtime.now(), engine.counted_since.get());
-        // It sinks before the cleaner has made it so.
-        let dirty_limit = log.dirty_limit().max(log.dirty_now());
         SliceStats {
             counters,
             counted_ms: now.since(since).as_millis() as u64,
@@ -289,12 +287,12 @@ impl Slice {
             cleaned_per_s: engine.cleaned.borrow().per_second(now),
             classes: self.class_stats(),
             cores: log.core_stats(),
-            dirty_bytes_max: dirty_limit * BLOCK_BYTES,
+            dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
             capacity_bytes,
             dirty_bytes: log.dirty_now() * BLOCK_BYTES,
             written_bytes: counts.written * BLOCK_BYTES,
             clean_bytes: counts.clean * BLOCK_BYTES,
-            dirty_ratio: ratio(log.dirty_now(), dirty_limit),
+            dirty_ratio: ratio(log.dirty_now(), log.dirty_max()),
             occupancy_ratio: ratio(counts.mapped() * BLOCK_BYTES, capacity_bytes),
             write_amplification: counters.traffic.cache.amplification(),
             segments: layout.segments(),

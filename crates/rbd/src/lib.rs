@@ -1,7 +1,7 @@
 //! Images of Ceph (RBD) as block devices.
 //!
 //! librbd is loaded when the first image is opened ([`library`]): nothing of Headpond depends on it
-//! otherwise. Decision 0054.
+//! otherwise. Decision 0053.
 //!
 //! Lifecycle: 1. [`OpenImage::open`] connects, opens and locks, blocking, on a thread that may; 2.
 //! [`RbdDevice::new`] gives the image two threads: one submits requests ([`queue`]), so that no

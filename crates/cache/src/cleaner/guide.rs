@@ -44,7 +44,6 @@ impl Engine {
         let mut log = self.log.borrow_mut();
         log.count_chunks(policy.counts_chunks());
         log.set_ordered(policy.keeps_order());
-        log.bound_copies(!self.never_cleans());
     }
 
     /// Whether the cleaner would start something now.

@@ -1,5 +1,6 @@
 //! Resident lines of the log: connects the map, which marks them, and the policy, which decides.
 
+use super::copies::CopyBudget;
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, EvictionStats, Group, Heat, Hits, Policy, Shadows, Shares};
@@ -32,6 +33,7 @@ pub struct Eviction {
     pub(super) capacity: u64,
     /// In blocks.
     carried_max: u64,
+    pub(super) copies: CopyBudget,
     line_blocks: u64,
     core_lines: u64,
     /// Hit by the last read.
@@ -64,6 +66,7 @@ impl Eviction {
             changes: 0,
             capacity,
             carried_max: usable_places * CARRIED_PERCENT / 100,
+            copies: CopyBudget::new(usable_places),
             line_blocks,
             core_lines,
             last_hit: None,
@@ -319,8 +322,9 @@ impl Log {
     /// Whether residents are carried on: not where there is hardly room for what must be.
     pub(crate) fn carries_residents(&self) -> bool {
         let must = self.dirty_now() + self.map.counts().written;
-        let most = self.eviction.carried_max.saturating_sub(self.dirty_withheld());
-        must + self.map.held_clean() <= most && self.ring.free() > 2 && !self.is_scattered()
+        must + self.map.held_clean() <= self.eviction.carried_max
+            && self.ring.free() > 2
+            && !self.is_scattered()
     }
 
     /// Drops blocks that nobody looks at from now on: among them residents, for which there was no

@@ -89,9 +89,9 @@ impl Log {
             let fits = self.draft.push(version.block, kind, birth, class);
             assert!(fits, "copies fit a descriptor");
         }
-        let is_unsafe = |copy: &&&Reinsertion| self.map.version(copy.slot).is_unsafe_at_core();
-        let dirty = copies.iter().filter(is_unsafe).count();
-        if dirty > 0 {
+        let is_clean = |copy: &&&Reinsertion| !self.map.version(copy.slot).is_unsafe_at_core();
+        let clean = copies.iter().filter(is_clean).count();
+        if clean < copies.len() {
             // They lose their place in the order of the flushes.
             self.mix();
         }
@@ -102,7 +102,7 @@ impl Log {
             self.map_copy(copy, Position(data.0 + index as u64 * self.layout.units_per_block()));
         }
         self.counters.reinserted_blocks += copies.len() as u64;
-        self.copies.note_copied(dirty as u64, (copies.len() - dirty) as u64);
+        self.eviction.copies.note_copied(clean as u64);
         let parts = copies.iter().map(|copy| &copy.data);
         let formed = self.seal_off(data, copies.len() as u32, false, parts);
         Ok(Some(Formed { is_moved: true, ..formed }))

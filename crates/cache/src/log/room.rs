@@ -40,7 +40,7 @@ pub(super) fn unclean_extents_max(slots: u64, map: &LineMap) -> u64 {
 
 impl Log {
     pub fn dirty_max(&self) -> u64 {
-        self.copies.room
+        self.dirty_max
     }
 
     /// Dirty blocks, those on their way to the log included.
@@ -52,15 +52,14 @@ impl Log {
     /// Blocks that may become dirty beside those that are.
     pub fn dirty_room(&self) -> u64 {
         let (dirty, written) = (self.dirty_now(), self.map.counts().written);
-        let limit = self.dirty_limit();
-        let most = limit.min((limit + self.written_max).saturating_sub(written));
+        let most = self.dirty_max.min((self.dirty_max + self.written_max).saturating_sub(written));
         let room = most.saturating_sub(dirty);
         room.min(self.unclean_extents_max.saturating_sub(self.map.unclean_extents()))
     }
 
     /// Gives out what the time since has made of the room.
     pub fn advance_throttles(&mut self, now: Instant) {
-        let (room, most) = (self.dirty_room(), self.dirty_limit());
+        let (room, most) = (self.dirty_room(), self.dirty_max);
         self.throttle.advance(now, room, most, self.unclean_extents_max);
         let (room, (pool, _)) = (self.pool_room(), self.map.pool());
         self.pool_throttle.advance(now, room, u64::from(pool), u64::MAX);
@@ -85,8 +84,7 @@ impl Log {
     /// Whether so many blocks more may become dirty, once the core has flushed what it has.
     pub fn has_slack(&self, blocks: u64) -> bool {
         let extents = self.map.unclean_extents().saturating_sub(self.map.counts().written);
-        self.dirty_now() + blocks <= self.dirty_limit()
-            && extents + blocks <= self.unclean_extents_max
+        self.dirty_now() + blocks <= self.dirty_max && extents + blocks <= self.unclean_extents_max
     }
 
     /// Whether so many scattered blocks may become dirty once the core has flushed what it has.
@@ -187,13 +185,13 @@ impl Log {
     /// extents.
     pub fn dirty_pressure(&self) -> u64 {
         let (pool, free) = self.map.pool();
-        let share = |used: u64, of: u64| {
-            (u128::from(self.dirty_max()) * u128::from(used) / u128::from(of.max(1))) as u64
-        };
-        let dirty = share(self.dirty_now(), self.dirty_limit());
+        let dirty = self.dirty_now();
         if dirty == 0 || pool == 0 {
             return dirty;
         }
+        let share = |used: u64, of: u64| {
+            (u128::from(self.dirty_max) * u128::from(used) / u128::from(of.max(1))) as u64
+        };
         let by_pool = share(u64::from(pool - free), u64::from(pool));
         let by_extents = share(self.map.unclean_extents(), self.unclean_extents_max);
         dirty.max(by_pool).max(by_extents)

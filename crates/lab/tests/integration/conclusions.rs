@@ -263,9 +263,9 @@ fn of_request<'a>(
     all.iter().filter(|it| it["request"] == request).collect()
 }
 
-/// Source: "Is CacheVault needed with SSD arrays?" (2023). Where write-back bends taught the model of
-/// the controller (`cached_iops_max`), so that to find it again checks the arithmetic alone. What
-/// checks the model: that write-through goes on past it, and that below it both are alike.
+/// Source: "Is CacheVault needed with SSD arrays?" (2023). Where write-back bends taught the model
+/// of the controller (`cached_iops_max`), so that to find it again checks the arithmetic alone.
+/// What checks the model: that write-through goes on past it, and that below it both are alike.
 #[test]
 fn flash_behind_a_write_back_cache_bends_near_eighty_thousand_requests_a_second() {
     let (results, answers) = carried_out("write-policy", |plan| plan.matrix.mix = vec![70]);

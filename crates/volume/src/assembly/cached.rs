@@ -45,6 +45,16 @@ pub(crate) struct LogEnd {
     pub newly_lost_blocks: u64,
 }
 
+/// What the slices of a cache on this device stand on.
+fn foundation(cores: &Cores, device: &Rc<dyn BlockDevice>, errors: &Rc<ErrorLog>) -> Foundation {
+    let backing = Rc::clone(&cores.backing);
+    Foundation {
+        errors: Rc::clone(errors),
+        label: Some(Rc::clone(&cores.backing) as Rc<dyn CoreLabel>),
+        ..Foundation::new(cores.runtime.clone(), Rc::clone(device), backing)
+    }
+}
+
 impl Cached {
     /// Opens the slices, and recovers after an unclean shutdown; with notes on that.
     ///
@@ -66,15 +76,7 @@ impl Cached {
             superblock = mirror.attach(&cores.backing).await.map_err(AssembleError::Device)?;
         }
         let errors = cores.first().array.history().errors_of(superblock.cache);
-        let foundation = Foundation {
-            errors: Rc::clone(&errors),
-            label: Some(Rc::clone(&cores.backing) as Rc<dyn CoreLabel>),
-            ..Foundation::new(
-                cores.runtime.clone(),
-                Rc::clone(&device),
-                Rc::clone(&cores.backing) as Rc<dyn BlockDevice>,
-            )
-        };
+        let foundation = foundation(cores, &device, &errors);
         let (mut slices, mut notes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let config = described.slice_config();
         let expected = Expected { volume: description.uuid, generation: cores.generation() };

@@ -1,11 +1,12 @@
 //! A cell measured when it is settled.
 //!
-//! 1. The machine begins with a cache that is full of dirty data. 2. Rounds of one length follow
-//!    each other without a pause; the first are the ramp, in which the drives' own caches fill.
-//!    3. What follows is *settled* when over [`ROUNDS`] of them neither the rate nor the dirty level
+//! 1. The machine begins with a cache that is full of dirty data.
+//! 2. Rounds of one length follow each other without a pause; the first are the ramp, in which the
+//!    drives' own caches fill.
+//! 3. What follows is *settled* when over [`ROUNDS`] of them neither the rate nor the dirty level
 //!    moves: their first half differs from the second by [`RATE_MAX`] and [`DIRTY_MAX`] at most.
-//!    These rounds are the measurement. 4. What never settles is measured at the end of its time,
-//!    and says so.
+//!    These rounds are the measurement.
+//! 4. What never settles is measured at the end of its time, and says so.
 
 use super::Figure;
 use crate::job::Job;

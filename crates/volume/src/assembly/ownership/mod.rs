@@ -8,7 +8,7 @@
 //!
 //! **Invariants**
 //! - A volume without a claimant, or whose description disables this, has none of it: no device
-//!   gets further requests. Locks that storage keeps are heeded all the same (decision 0054).
+//!   gets further requests. Locks that storage keeps are heeded all the same (decision 0053).
 //! - Nothing is written to a device that was not found to be the volume's.
 //!
 //! **Not here**: which host this is; the caller knows.
