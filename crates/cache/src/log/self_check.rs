@@ -18,7 +18,6 @@ impl Log {
         self.check_eviction();
         self.check_epochs();
         self.check_parts();
-        self.check_copies();
         self.check_stability();
         self.ring.self_check();
         self.records.self_check();

@@ -15,6 +15,7 @@ const ARRAY_LOST: &str = "crates/raid/tests/integration/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/integration/lost_cuts.rs";
 const ARRAY_INTEGRITY: &str = "crates/raid/tests/integration/integrity.rs";
 const ARRAY_VERIFIER: &str = "crates/raid/tests/integration/verifier.rs";
+const EXISTING: &str = "crates/volume/tests/integration/existing.rs";
 const MIRROR: &str = "crates/volume/tests/integration/mirror/departures.rs";
 const VERIFY: &str = "crates/volume/tests/integration/verify_contents.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/integration/model.rs";
@@ -233,6 +234,8 @@ table! {
         scenario starts::cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale;
         scenario starts::core_that_was_written_outside_is_refused_while_the_cache_is_dirty;
         test CACHE_SAMPLES::core_that_was_changed_is_refused_where_something_is_dirty_until_it_is_taken;
+        test EXISTING::a_device_that_somebody_else_wrote_to_is_refused_until_the_cache_is_given_up;
+        test EXISTING::a_power_cut_at_any_operation_is_no_change_by_others;
     }
     Row(27) "stale cache returns" {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;

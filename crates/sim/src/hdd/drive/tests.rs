@@ -215,7 +215,8 @@ fn a_sequential_reader_who_writes_back_is_not_thrown_off_its_track() {
         now = serve(&mut drive, now, CommandKind::Write, offset, 4096);
     }
     let rate = total as f64 / 1e6 / (now as f64 / 1e9);
-    assert!(rate > 5.0, "{rate} MB/s");
+    // Commands and turnarounds take 0.82 ms a pair, which is 5 MB/s; a turn for each would be 0.5.
+    assert!(rate > 4.0, "{rate} MB/s");
 }
 
 #[test]
