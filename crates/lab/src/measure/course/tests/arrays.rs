@@ -90,7 +90,12 @@ fn fio_has_a_job_for_each_array_in_one_group_and_goes_on_on_each_where_it_was() 
     }
     let offsets = text.lines().filter_map(|line| line.strip_prefix("offset="));
     let offsets: Vec<u64> = offsets.map(|it| it.parse().unwrap()).collect();
-    assert_eq!((offsets.len(), offsets.iter().sum::<u64>()), (3, requests * 4096), "{text}");
+    // Of each, the last one may end behind what was logged.
+    let behind = requests.checked_sub(offsets.iter().sum::<u64>() / 4096);
+    assert!(
+        offsets.len() == 3 && behind.is_some_and(|it| it <= 3),
+        "{behind:?} of {requests}: {text}"
+    );
 }
 
 #[test]
