@@ -116,7 +116,14 @@ pub fn identity_of(path: &Path) -> Option<String> {
 /// What an existing device is found again by, whatever its name is then: the number that the vendor
 /// gave its disk. Files, and disks without such a number, are found by their names alone.
 pub fn existing_identity(spec: &DeviceSpec) -> Option<String> {
-    identity_of(spec.path()?).filter(|identity| identity.starts_with("disk "))
+    let path = spec.path()?;
+    let identity = identity_of(path).filter(|identity| identity.starts_with("disk "));
+    identity.or_else(|| {
+        let device = fs::metadata(path).ok()?.rdev();
+        let number = format!("{}:{}", libc_major(device), libc_minor(device));
+        let partition = word_of(&PathBuf::from(format!("/sys/dev/block/{number}/partition")));
+        Some(format!("serial {} part {}", serial_of(path)?, partition.unwrap_or_default()))
+    })
 }
 
 /// An existing device by its identity: at its name, or elsewhere on this machine.
@@ -127,9 +134,9 @@ pub fn find_existing(named: &DeviceSpec, identity: &str) -> Result<DeviceSpec> {
     if identity.is_empty() || existing_identity(named).is_some_and(|found| found == identity) {
         return Ok(named.clone());
     }
-    let elsewhere = block_devices().into_iter().find(|device| device.identity == identity);
-    match elsewhere {
-        Some(device) => Ok(DeviceSpec::Path(device.path)),
+    let mut all = block_devices().into_iter().map(|device| DeviceSpec::Path(device.path));
+    match all.find(|device| existing_identity(device).is_some_and(|found| found == identity)) {
+        Some(device) => Ok(device),
         None if named.path().is_some_and(Path::exists) => Err(Failure::refused(format!(
             "{named}: is another device than the one that was taken ({identity}), which is not on \
              this machine"

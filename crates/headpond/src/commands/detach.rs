@@ -2,12 +2,18 @@
 
 use super::{destroy, existing, waiting};
 use crate::args::DetachArgs;
+use crate::device::{Consent, DeviceSpec, vet};
 use anyhow::Result;
 use headpond_api::client::Client;
 use headpond_api::operations;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_api::place::Places;
 use headpond_api::requests::StopBody;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longest wait for the kernel, which lets go of a device a little after it was closed.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// Writes dirty data to the existing device of a volume, and removes the volume.
 ///
@@ -49,8 +55,18 @@ pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
     for error in &erased.failed {
         eprintln!("headpond: note: not erased, an old superblock may remain: {error}");
     }
+    await_release(&device);
     existing::unhide(places, &description);
     places.forget(name)?;
     println!("detached {name}: {device} is used directly again, with all that was written to it");
     Ok(Exit::Ok)
+}
+
+/// So that the device can be mounted as soon as the command has ended.
+fn await_release(device: &DeviceSpec) {
+    let end = Instant::now() + RELEASE_MAX;
+    let is_free = || device.path().is_none() || vet(device, Consent::Forced).is_ok();
+    while !is_free() && Instant::now() < end {
+        sleep(Duration::from_millis(20));
+    }
 }

@@ -18,13 +18,13 @@ pub fn file_system(play: &mut Play) -> Result<()> {
     let mut machine = boot(play)?;
     let [core, fast] = take_disks(&mut machine)?;
     machine.ok(&format!("mkfs.ext4 -q {core} && mkdir /data && mount {core} /data"))?;
-    machine.ok(&format!("cd /data && {FILES} && sha256sum numbers noise >{SUMS}"))?;
+    machine.ok(&format!("(cd /data && {FILES} && sha256sum numbers noise >{SUMS})"))?;
     refused(&mut machine, &create(&core, &fast), "mounted")?;
     machine.ok("umount /data")?;
     let uuid = machine.ok(&format!("blkid -p -o value -s UUID {core}"))?.trim().to_owned();
     machine.ok(&create(&core, &fast))?;
     let line = format!("UUID={uuid} /data ext4 _netdev,x-systemd.requires=data-nbd1.service 0 2");
-    serve(&mut machine, play, &line)?;
+    serve(&mut machine, play, &line, |unit| unit)?;
     machine.ok("systemctl start data.mount")?;
     on_volume(&mut machine, "/dev/nbd1", "/data")?;
     hidden(&mut machine, &core)?;
@@ -56,7 +56,7 @@ pub fn physical_volume(play: &mut Play) -> Result<()> {
     let [core, fast] = take_disks(&mut machine)?;
     machine.ok(&format!("vgcreate -q vgdata {core} && lvcreate -q -L 24M -n lv vgdata"))?;
     machine.ok("mkfs.ext4 -q /dev/vgdata/lv && mkdir /data && mount /dev/vgdata/lv /data")?;
-    machine.ok(&format!("cd /data && {FILES} && sha256sum numbers noise >{SUMS}"))?;
+    machine.ok(&format!("(cd /data && {FILES} && sha256sum numbers noise >{SUMS})"))?;
     machine.ok("umount /data")?;
     refused(&mut machine, &create(&core, &fast), "built on it")?;
     machine.ok("vgchange -q -an vgdata")?;
@@ -64,7 +64,13 @@ pub fn physical_volume(play: &mut Play) -> Result<()> {
     let filter = format!("devices {{ global_filter = [ \"r|^{core}$|\" ] }}");
     machine.ok(&format!("echo '{filter}' >>/etc/lvm/lvmlocal.conf"))?;
     let line = "/dev/vgdata/lv /data ext4 _netdev,x-systemd.requires=data-nbd1.service 0 2";
-    serve(&mut machine, play, line)?;
+    // Events of udev activate volumes of disks that appear; an export is there before it connects.
+    let with_volumes = |unit: String| {
+        let stop = "ExecStop=/usr/sbin/vgchange -an vgdata\nExecStop=";
+        let unit = unit.replacen("ExecStop=", stop, 1);
+        format!("{unit}ExecStartPost=/usr/sbin/vgchange -aay vgdata\n")
+    };
+    serve(&mut machine, play, line, with_volumes)?;
     machine.wait_until("the logical volume is there", LONG, |machine| {
         Ok(machine.run("test -e /dev/vgdata/lv")?.code == 0)
     })?;
@@ -90,10 +96,15 @@ fn boot(play: &mut Play) -> Result<Machine> {
 
 fn take_disks(machine: &mut Machine) -> Result<[String; 2]> {
     ends_its_boot(machine)?;
-    machine.ok("headpond stop hv1 && headpond destroy hv1 --yes")?;
+    machine.ok("systemctl stop headpond@hv1.service && headpond destroy hv1 --yes")?;
     let devices = devices(machine)?;
     let device = |name| devices.get(name).cloned().with_context(|| format!("no disk {name}"));
-    Ok([device(CORE)?, device(FAST)?])
+    let [core, fast] = [device(CORE)?, device(FAST)?];
+    // The kernel lets go of them a little after the process has ended.
+    machine.wait_until("the disks are free", LONG, |machine| {
+        Ok(machine.run(&format!("mkfs.ext4 -n -q {core} && mkfs.ext4 -n -q {fast}"))?.code == 0)
+    })?;
+    Ok([core, fast])
 }
 
 fn create(core: &str, fast: &str) -> String {
@@ -101,8 +112,14 @@ fn create(core: &str, fast: &str) -> String {
 }
 
 /// Its export is a block device of the kernel, at boot too.
-fn serve(machine: &mut Machine, play: &Play, line: &str) -> Result<()> {
+fn serve(
+    machine: &mut Machine,
+    play: &Play,
+    line: &str,
+    change: impl Fn(String) -> String,
+) -> Result<()> {
     let unit = play.stage.image.guide.unit.replace("hv0", "data").replace("nbd0", "nbd1");
+    let unit = change(unit);
     machine.ok(&format!("cat >/etc/systemd/system/data-nbd1.service <<'END'\n{unit}END"))?;
     machine.ok(&format!("echo '{line}' >>/etc/fstab"))?;
     machine.ok("systemctl enable --now headpond@data.service && systemctl daemon-reload")?;
@@ -134,14 +151,14 @@ fn hidden(machine: &mut Machine, core: &str) -> Result<()> {
 
 /// More than it had, some of it dirty in the cache.
 fn write(machine: &mut Machine, place: &str) -> Result<()> {
-    machine.ok(&format!("cd {place} && head -c 2000000 /dev/urandom >new && sync"))?;
-    machine.ok(&format!("cd {place} && sha256sum new >>{SUMS} && sync"))?;
+    machine.ok(&format!("(cd {place} && head -c 2000000 /dev/urandom >new && sync)"))?;
+    machine.ok(&format!("(cd {place} && sha256sum new >>{SUMS} && sync)"))?;
     let status = Status::of(machine, "data")?;
     ensure!(status.code == 0, "{}", status.told());
     Ok(())
 }
 
 fn is_right(machine: &mut Machine, place: &str) -> Result<()> {
-    machine.ok(&format!("cd {place} && sha256sum --quiet -c {SUMS}"))?;
+    machine.ok(&format!("(cd {place} && sha256sum --quiet -c {SUMS})"))?;
     Ok(())
 }
