@@ -162,7 +162,10 @@ async fn open_named(
 ) -> Result<Vec<Labelled>> {
     let mut candidates = Vec::new();
     let of_cache = described.cache.iter().flat_map(CacheDescription::devices);
-    for word in of_cache.chain(described.members()).chain(described.journals()) {
+    let mut words: Vec<&str> = of_cache.chain(described.members()).collect();
+    // What is known by more than its name is opened before what may have its name now.
+    words.sort_by_key(|word| !word.starts_with("existing:"));
+    for word in words.into_iter().chain(described.journals()) {
         let spec: DeviceSpec = word.parse()?;
         if matches!(spec, DeviceSpec::Ram(_)) {
             continue;
@@ -231,7 +234,12 @@ async fn open_others(
     labelled: &mut Vec<Labelled>,
     unusable: &mut Unusable,
 ) -> Result<()> {
-    let open: Vec<String> = labelled.iter().map(|device| device.word.clone()).collect();
+    // An existing device may be elsewhere than its name says, where another one is now.
+    let place = |it: &Labelled| match it.word.parse() {
+        Ok(DeviceSpec::Existing { .. }) => it.device.name().to_string(),
+        _ => it.word.clone(),
+    };
+    let open: Vec<String> = labelled.iter().map(place).collect();
     let places = SearchPlaces { folders: folders_of(described), devices: Vec::new() };
     let candidates = candidates(opener, runtime, &places, &open).await?;
     let deadlines = described.array.deadlines();
