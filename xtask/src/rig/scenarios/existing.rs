@@ -61,7 +61,9 @@ pub fn physical_volume(play: &mut Play) -> Result<()> {
     refused(&mut machine, &create(&core, &fast), "built on it")?;
     machine.ok("vgchange -q -an vgdata")?;
     machine.ok(&create(&core, &fast))?;
-    let filter = format!("devices {{ global_filter = [ \"r|^{core}$|\" ] }}");
+    // By a name that stays: letters change.
+    let filter =
+        format!("devices {{ global_filter = [ \"r|^/dev/disk/by-id/virtio-{CORE}$|\" ] }}");
     machine.ok(&format!("echo '{filter}' >>/etc/lvm/lvmlocal.conf"))?;
     let line = "/dev/vgdata/lv /data ext4 _netdev,x-systemd.requires=data-nbd1.service 0 2";
     // Events of udev activate volumes of disks that appear; an export is there before it connects.
