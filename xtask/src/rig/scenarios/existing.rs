@@ -24,7 +24,7 @@ pub fn file_system(play: &mut Play) -> Result<()> {
     let uuid = machine.ok(&format!("blkid -p -o value -s UUID {core}"))?.trim().to_owned();
     machine.ok(&create(&core, &fast))?;
     let line = format!("UUID={uuid} /data ext4 _netdev,x-systemd.requires=data-nbd1.service 0 2");
-    serve(&mut machine, play, &line, |unit| unit)?;
+    serve(&mut machine, play, &line)?;
     machine.ok("systemctl start data.mount")?;
     on_volume(&mut machine, "/dev/nbd1", "/data")?;
     hidden(&mut machine, &core)?;
@@ -47,45 +47,6 @@ pub fn file_system(play: &mut Play) -> Result<()> {
     on_volume(&mut machine, &core, "/data")?;
     is_right(&mut machine, "/data")?;
     machine.ok("umount /data")?;
-    machine.shut_down()
-}
-
-/// Its logical volume is activated on the export, which has the same physical volume.
-pub fn physical_volume(play: &mut Play) -> Result<()> {
-    let mut machine = boot(play)?;
-    let [core, fast] = take_disks(&mut machine)?;
-    machine.ok(&format!("vgcreate -q vgdata {core} && lvcreate -q -L 24M -n lv vgdata"))?;
-    machine.ok("mkfs.ext4 -q /dev/vgdata/lv && mkdir /data && mount /dev/vgdata/lv /data")?;
-    machine.ok(&format!("(cd /data && {FILES} && sha256sum numbers noise >{SUMS})"))?;
-    machine.ok("umount /data")?;
-    refused(&mut machine, &create(&core, &fast), "built on it")?;
-    machine.ok("vgchange -q -an vgdata")?;
-    machine.ok(&create(&core, &fast))?;
-    // By a name that stays: letters change.
-    let filter =
-        format!("devices {{ global_filter = [ \"r|^/dev/disk/by-id/virtio-{CORE}$|\" ] }}");
-    machine.ok(&format!("echo '{filter}' >>/etc/lvm/lvmlocal.conf"))?;
-    let line = "/dev/vgdata/lv /data ext4 _netdev,x-systemd.requires=data-nbd1.service 0 2";
-    // Events of udev activate volumes of disks that appear; an export is there before it connects.
-    let with_volumes = |unit: String| {
-        let stop = "ExecStop=/usr/sbin/vgchange -an vgdata\nExecStop=";
-        let unit = unit.replacen("ExecStop=", stop, 1);
-        format!("{unit}ExecStartPost=/usr/sbin/vgchange -aay vgdata\n")
-    };
-    serve(&mut machine, play, line, with_volumes)?;
-    machine.wait_until("the logical volume is there", LONG, |machine| {
-        Ok(machine.run("test -e /dev/vgdata/lv")?.code == 0)
-    })?;
-    machine.ok("systemctl start data.mount")?;
-    write(&mut machine, "/data")?;
-    machine.shut_down()?;
-    let mut machine = boot(play)?;
-    ends_its_boot(&mut machine)?;
-    let core = devices(&mut machine)?[CORE].clone();
-    hidden(&mut machine, &core)?;
-    let below = machine.ok("lsblk -snro NAME /dev/vgdata/lv | tail -n 1")?;
-    ensure!(below.trim() == "nbd1", "the logical volume is on {below}");
-    is_right(&mut machine, "/data")?;
     machine.shut_down()
 }
 
@@ -114,14 +75,8 @@ fn create(core: &str, fast: &str) -> String {
 }
 
 /// Its export is a block device of the kernel, at boot too.
-fn serve(
-    machine: &mut Machine,
-    play: &Play,
-    line: &str,
-    change: impl Fn(String) -> String,
-) -> Result<()> {
+fn serve(machine: &mut Machine, play: &Play, line: &str) -> Result<()> {
     let unit = play.stage.image.guide.unit.replace("hv0", "data").replace("nbd0", "nbd1");
-    let unit = change(unit);
     machine.ok(&format!("cat >/etc/systemd/system/data-nbd1.service <<'END'\n{unit}END"))?;
     machine.ok(&format!("echo '{line}' >>/etc/fstab"))?;
     machine.ok("systemctl enable --now headpond@data.service && systemctl daemon-reload")?;
@@ -142,7 +97,7 @@ fn on_volume(machine: &mut Machine, device: &str, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Neither udev nor LVM sees what is on the core.
+/// udev does not show what is on the core.
 fn hidden(machine: &mut Machine, core: &str) -> Result<()> {
     let known = machine.ok(&format!("udevadm info -q property -n {core}"))?;
     let has = |line: &str| known.lines().any(|it| it == line);
