@@ -162,11 +162,12 @@ async fn open_named(
 ) -> Result<Vec<Labelled>> {
     let mut candidates = Vec::new();
     let of_cache = described.cache.iter().flat_map(CacheDescription::devices);
-    let mut words: Vec<&str> = of_cache.chain(described.members()).collect();
+    let words = of_cache.chain(described.members()).chain(described.journals());
+    let specs = words.map(|word| Ok((word, word.parse::<DeviceSpec>()?)));
+    let mut specs = specs.collect::<Result<Vec<_>>>()?;
     // What is known by more than its name is opened before what may have its name now.
-    words.sort_by_key(|word| !word.starts_with("existing:"));
-    for word in words.into_iter().chain(described.journals()) {
-        let spec: DeviceSpec = word.parse()?;
+    specs.sort_by_key(|(_, spec)| !matches!(spec, DeviceSpec::Existing { .. }));
+    for (word, spec) in specs {
         if matches!(spec, DeviceSpec::Ram(_)) {
             continue;
         }

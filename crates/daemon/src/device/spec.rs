@@ -39,6 +39,22 @@ pub struct SpecError {
 }
 
 impl DeviceSpec {
+    /// This device as it is, with its head there.
+    ///
+    /// # Errors
+    /// Where it has no contents of its own that last.
+    pub fn existing(body: Self, head: PathBuf) -> Result<Self, SpecError> {
+        match body {
+            Self::Path(_) | Self::Lossy { .. } | Self::Rbd(_) => {
+                Ok(Self::Existing { body: Box::new(body), head })
+            }
+            body => Err(SpecError {
+                text: body.to_string(),
+                reason: "it is no device with contents of its own".to_owned(),
+            }),
+        }
+    }
+
     /// The underlying file, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -118,12 +134,7 @@ impl FromStr for DeviceSpec {
         }
         if let Some(rest) = text.strip_prefix("existing:") {
             let (body, head) = rest.rsplit_once("?head=").ok_or_else(|| error("no head"))?;
-            let body: Self = body.parse()?;
-            let has_contents = matches!(body, Self::Path(_) | Self::Lossy { .. } | Self::Rbd(_));
-            return match has_contents {
-                true => Ok(Self::Existing { body: Box::new(body), head: head.into() }),
-                false => Err(error("it is no device with contents of its own")),
-            };
+            return Self::existing(body.parse()?, head.into());
         }
         if let Some(path) = text.strip_prefix("shared:") {
             return Ok(Self::Shared(path.into()));

@@ -122,9 +122,8 @@ fn members(places: &Places, args: &CreateArgs) -> Result<Vec<DeviceSpec>> {
         }
         return specs(&args.members);
     };
-    let head = places.head(&args.name);
-    let text = format!("existing:{}?head={}", spec(core)?, head.display());
-    Ok(vec![spec(&text)?])
+    let existing = DeviceSpec::existing(spec(core)?, places.head(&args.name));
+    Ok(vec![existing.map_err(Failure::usage)?])
 }
 
 /// The core of a new array, or of the existing device.

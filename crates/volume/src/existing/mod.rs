@@ -36,6 +36,7 @@ use headpond_raid::{Inspection, inspect, journal_of};
 use record::{COPIES, ExistingRecord, RECORD_BYTES};
 use samples::Samples;
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Bytes of a head file.
@@ -190,8 +191,7 @@ impl ExistingDevice {
         flushed.and(self.body.flush().await)
     }
 
-    async fn submit_sampled(&self, request: Request) -> Outcome {
-        let touched = self.samples.touched_by(request.range);
+    async fn submit_sampled(&self, request: Request, touched: Range<usize>) -> Outcome {
         self.samples.begin_write(&*self.head, touched.clone()).await?;
         let outcome = self.body.submit(request).await;
         self.samples.end_write(touched);
@@ -236,9 +236,12 @@ impl BlockDevice for ExistingDevice {
             return Submission::pending(self.submit_over_border(request));
         }
         let request = request.part(request.range, request.range.start() - DATA_OFFSET_MIN);
-        match request.is_mutation() && !self.samples.touched_by(request.range).is_empty() {
-            true => Submission::pending(self.submit_sampled(request)),
-            false => self.body.submit(request),
+        if !request.is_mutation() {
+            return self.body.submit(request);
+        }
+        match self.samples.touched_by(request.range) {
+            touched if touched.is_empty() => self.body.submit(request),
+            touched => Submission::pending(self.submit_sampled(request, touched)),
         }
     }
 }

@@ -38,7 +38,7 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Description> {
         )));
     }
     let head = places.head(name);
-    let member = format!("existing:{}?head={}", spec(core)?, head.display()).parse()?;
+    let member = DeviceSpec::existing(spec(core)?, head.clone()).map_err(Failure::usage)?;
     let cache = spec(cache)?;
     vet_lasting(&member, Consent::Never)?;
     places.check_writable()?;
