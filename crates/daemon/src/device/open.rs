@@ -105,16 +105,29 @@ impl Opener {
 
     /// A device that was taken with its contents, wherever it is now.
     async fn existing(&self, body: &DeviceSpec, head: &Path) -> Result<Rc<dyn BlockDevice>> {
-        let head = self.file(FileOptions::new(head)).await?;
-        let identity = ExistingDevice::identity_in(&*head).await?;
-        let named = body.clone();
-        let body = run_blocking(move || find_existing(&named, &identity)).await?;
+        let (head, body) = self.locate(body, head).await?;
         let body = self.plain(&body).await?;
         let (device, change) = ExistingDevice::open(head, body).await?;
         if let Some(change) = change {
             self.changed.borrow_mut().push(ChangedDevice { device: device.clone(), change });
         }
         Ok(device)
+    }
+
+    /// The open head of a device that was taken with its contents, and what that is called now.
+    ///
+    /// # Errors
+    /// Where the head cannot be read, or another device has the name.
+    pub async fn locate(
+        &self,
+        body: &DeviceSpec,
+        head: &Path,
+    ) -> Result<(Rc<dyn BlockDevice>, DeviceSpec)> {
+        let head = self.file(FileOptions::new(head)).await?;
+        let identity = ExistingDevice::identity_in(&*head).await?;
+        let named = body.clone();
+        let body = run_blocking(move || find_existing(&named, &identity)).await?;
+        Ok((head, body))
     }
 
     /// Takes a device with its contents, which are only read; its head is made.

@@ -3,7 +3,7 @@
 use super::{destroy, existing, waiting};
 use crate::args::DetachArgs;
 use crate::device::{Consent, DeviceSpec, vet};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use headpond_api::client::Client;
 use headpond_api::operations;
 use headpond_api::outcome::{Exit, Failure};
@@ -22,12 +22,12 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
     let name = &args.name;
     let description = places.load(name)?;
-    let Some(device) = existing::device_of(&description) else {
+    if !description.core.is_existing() {
         return Err(Failure::refused(format!(
             "{name} has an array of its own members, which nothing else can read: copy its data, then \
              `headpond destroy {name}`; `headpond cache detach {name}` takes its cache away"
         )));
-    };
+    }
     if let Some(core) = description.further_cores.first() {
         let core = &core.name;
         return Err(Failure::refused(format!(
@@ -51,12 +51,14 @@ pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
              is served, which writes that data first"
         )));
     }
+    // Its daemon has let go of the head.
+    let device = existing::device_of(&description).context("its device has no name")?;
     let erased = destroy::erase(&description)?;
     for error in &erased.failed {
         eprintln!("headpond: note: not erased, an old superblock may remain: {error}");
     }
     await_release(&device);
-    existing::unhide(places, &description);
+    existing::unhide(places, name, &device);
     places.forget(name)?;
     println!("detached {name}: {device} is used directly again, with all that was written to it");
     Ok(Exit::Ok)

@@ -205,6 +205,15 @@ fn without_its_state_it_is_imported_and_dirty_data_is_refused_unless_forced() {
     let daemon = story.user.serve_with(&clean.iter().map(String::as_str).collect::<Vec<_>>());
     story.io("read -P 0x77 0 1M");
     story.stop(daemon);
+    // A head that is there knows more than an import: it is kept.
+    std::fs::remove_file(story.user.path("v.toml")).unwrap();
+    let refused = story.user.run(&story.import(&[]));
+    assert!(
+        refused.code != 0 && refused.err.contains("is the head of a device"),
+        "{}",
+        refused.err
+    );
+    assert!(story.user.path("v.head").exists());
 }
 
 #[test]

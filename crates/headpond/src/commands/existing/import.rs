@@ -38,6 +38,14 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Description> {
         )));
     }
     let head = places.head(name);
+    if head.exists() {
+        return Err(Failure::refused(format!(
+            "{} is the head of a device of {name}, and knows whether that was used meanwhile: restore \
+             {} beside it, or remove the head to import without it",
+            head.display(),
+            places.description(name).display()
+        )));
+    }
     let member = DeviceSpec::existing(spec(core)?, head.clone()).map_err(Failure::usage)?;
     let cache = spec(cache)?;
     vet_lasting(&member, Consent::Never)?;
@@ -46,7 +54,8 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Description> {
     let made = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| {
         let opener = Opener::new(ring, runtime.clone());
         let how = (args.force, pool.clone());
-        async move { take_anew(&opener, &runtime, (name, &member, &cache), how).await }
+        let devices = (name, &member, &cache);
+        async move { take_anew(&opener, &runtime, devices, how).await }
     })
     .map_err(anyhow::Error::from)
     .and_then(|made| made);
@@ -54,6 +63,7 @@ pub fn import(places: &Places, args: &ImportArgs) -> Result<Description> {
         let size = fs::metadata(&head).ok().and(Some(0));
         places.note_left(name, &Left { dirty_bytes: size, size_bytes: None })?;
         places.save(&description)?;
+        super::hide(places, name, &member);
         Ok(description)
     });
     if saved.is_err() {

@@ -7,10 +7,11 @@ mod rule;
 pub use import::import;
 pub use rule::{hide, unhide};
 
-use crate::device::DeviceSpec;
+use crate::device::{DeviceSpec, Opener};
 use headpond_api::place::Places;
-use headpond_block::BLOCK_BYTES;
+use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
 use headpond_raid::{Level, Striping};
+use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{BackgroundRate, CoreDescription, Description, Size};
 
 /// Longer strips gain nothing where there is one member.
@@ -35,13 +36,18 @@ pub fn core_on(member: &DeviceSpec, bytes: u64) -> CoreDescription {
     }
 }
 
-/// The existing device of a volume, if its core is one.
+/// The existing device of a volume, if its core is one, by its name of now: another device may have
+/// the one that it was taken with. Where its head does not tell, by that one.
 pub fn device_of(description: &Description) -> Option<DeviceSpec> {
     let member = description.core.members.first().filter(|_| description.core.is_existing())?;
-    match member.parse() {
-        Ok(DeviceSpec::Existing { body, .. }) => Some(*body),
-        _ => None,
-    }
+    let Ok(DeviceSpec::Existing { body, head }) = member.parse() else { return None };
+    let pool = BufferPool::new(&PoolConfig::default());
+    let located = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| {
+        let opener = Opener::new(ring, runtime);
+        let (body, head) = (&body, &head);
+        async move { opener.locate(body, head).await.map(|(_, body)| body).ok() }
+    });
+    Some(located.ok().flatten().unwrap_or(*body))
 }
 
 /// What holds for the device from now on.

@@ -1,11 +1,9 @@
 //! The rule for udev that keeps file systems, LVM and others off an existing device at boot.
 
-use super::device_of;
 use crate::device::DeviceSpec;
 use anyhow::{Context, Result};
 use headpond_api::outcome::told;
 use headpond_api::place::Places;
-use headpond_volume::Description;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -31,9 +29,8 @@ pub fn hide(places: &Places, name: &str, device: &DeviceSpec) {
 }
 
 /// Lets others see the device again.
-pub fn unhide(places: &Places, description: &Description) {
-    let Some(device) = device_of(description) else { return };
-    let Some(file) = places.udev_rule(&description.name).filter(|file| file.exists()) else {
+pub fn unhide(places: &Places, name: &str, device: &DeviceSpec) {
+    let Some(file) = places.udev_rule(name).filter(|file| file.exists()) else {
         return;
     };
     match fs::remove_file(&file) {
