@@ -256,7 +256,7 @@ impl LineMap {
         self.ended.pop()
     }
 
-    /// Everything that is mapped at some places: its state, and whether its line is resident.
+    /// Everything that is mapped at some places: its state, and the mark of its line.
     pub fn each_place(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, State, Heat)) {
         if self.extents.is_by_block() {
             return self.extents.marks_by_block(places).for_each(|(place, tag, heat)| {

@@ -28,8 +28,8 @@ pub use samples::ContentsChanged;
 
 use crate::description::CoreDescription;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request,
-    RequestKind, Submission,
+    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Geometry, Outcome, RemoteStorage,
+    Request, RequestKind, Submission,
 };
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Inspection, inspect, journal_of};
@@ -217,6 +217,10 @@ impl BlockDevice for ExistingDevice {
 
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteStorage> {
+        self.body.remote()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {

@@ -2,6 +2,7 @@
 
 use crate::support;
 use crate::support::{CREATE, careful};
+use headpond_block::devices::RamDevice;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
     BlockDevice, Buffer, DeviceError, DeviceName, Geometry, OnLoss, RemoteStatus, RemoteStorage,
@@ -10,6 +11,7 @@ use headpond_block::{
 use headpond_cache::Mode;
 use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
+use headpond_volume::existing::{ExistingDevice, HEAD_BYTES};
 use headpond_volume::{
     AlertKind, Claimant, CreateOptions, Description, Devices, Host, NewMember, OpenError,
     OpenOptions, OwnerState, Process, Volume, Watching,
@@ -473,6 +475,23 @@ fn locked(mut devices: Devices, lock: &Rc<StorageLock>, has_cache: bool) -> Devi
     }
     devices.members = devices.members.into_iter().map(wrap).collect();
     devices
+}
+
+/// Found by reading: an image that was taken with its contents was failed for being slow, and went
+/// on without its lock.
+#[test]
+fn a_lock_is_heeded_below_the_head_of_an_existing_device() {
+    run(9, |_, _| async move {
+        let ram = |name: &'static str, bytes| Rc::new(RamDevice::new(name, bytes));
+        let lock = Rc::<StorageLock>::default();
+        let body = Rc::new(LockedDisk { inner: ram("image", 8 * MIB), lock: Rc::clone(&lock) });
+        let taken = ExistingDevice::take(ram("head", HEAD_BYTES), body, "").await.expect("taken");
+        let lost = || taken.remote().expect("its storage is known").status().lost;
+        assert_eq!(lost(), None);
+        lock.lose();
+        assert!(lost().is_some());
+    })
+    .expect("no deadlock");
 }
 
 #[test]
