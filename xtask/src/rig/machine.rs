@@ -4,7 +4,8 @@
 //! - A machine that is dropped has lost its power.
 //! - Nothing is waited for without an end.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -235,7 +236,8 @@ fn read_some(stream: &mut UnixStream, to: &mut Vec<u8>) -> Result<()> {
     match stream.read(&mut bytes) {
         Ok(0) => bail!("QEMU has ended"),
         Ok(length) => to.extend_from_slice(&bytes[..length]),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+        // The caller asks again until its end: a signal, or a pause without bytes, is no error.
+        Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
         Err(error) => return Err(error).context("QEMU is gone"),
     }
     Ok(())
