@@ -89,10 +89,27 @@ pub enum Defect {
     WrongCoefficient,
     /// An unreadable block is not rewritten.
     SkipRepair,
+    /// A receiver on another thread does not look again after it said that it waits.
+    LoseWakeUp,
+    /// A sender looks whether the receiver waits before its message is there.
+    RingTooEarly,
+    /// A mailbox whose sender is gone drops what it has.
+    DropSentAtClose,
+    /// A request to another thread is answered before its device has completed it.
+    AnswerBeforeDevice,
+    /// Memory is used again as soon as its request is answered, while the device still has it.
+    ReuseWhileLent,
 }
 
 impl Defect {
-    pub const ALL: [Self; 35] = [
+    /// Between two threads, in the order of single steps: for a model checker.
+    pub const OF_MAILBOXES: [Self; 3] =
+        [Self::LoseWakeUp, Self::RingTooEarly, Self::DropSentAtClose];
+    /// Between two threads, in the order of messages: for simulations of a channel.
+    pub const OF_CHANNELS: [Self; 3] =
+        [Self::DropSentAtClose, Self::AnswerBeforeDevice, Self::ReuseWhileLent];
+    /// Those that simulations of whole volumes find.
+    pub const ALL: [Self; 36] = [
         Self::ReinsertDirtyAsRead,
         Self::CleanBeforeCoreFlush,
         Self::ReuseBeforeCopiesAreStable,
@@ -128,6 +145,7 @@ impl Defect {
         Self::DropFua,
         Self::WrongCoefficient,
         Self::SkipRepair,
+        Self::AnswerBeforeDevice,
     ];
 }
 

@@ -31,6 +31,10 @@ pub trait BlockDevice {
         None
     }
 
+    /// These ranges will be read or written soon, in this order: a device may prefetch, for all of
+    /// them side by side, what it looks at one by one later. Without any other effect.
+    fn expect(&self, _ranges: &[ByteRange]) {}
+
     /// Its copies, where it keeps everything several times and can be asked for one of them.
     fn copies(&self) -> Option<&dyn Copies> {
         None

@@ -15,6 +15,7 @@
 //! (`headpond-sim`), and any policy.
 
 pub mod buffer;
+pub mod channel;
 pub mod decorators;
 pub mod defect;
 pub mod device;

@@ -418,6 +418,10 @@ impl Slice {
 }
 
 impl BlockDevice for Slice {
+    fn expect(&self, ranges: &[ByteRange]) {
+        self.engine.expect(ranges);
+    }
+
     fn name(&self) -> &DeviceName {
         &self.engine.name
     }
@@ -495,5 +499,16 @@ pub(crate) mod tests {
             slice.engine
         });
         engine.expect("no deadlock")
+    }
+    #[test]
+    fn expecting_ranges_changes_nothing() {
+        let engine = lived();
+        let before = format!("{:?}", engine.log.borrow().counters);
+        let ranges = [(0, 4096), (512, 512), (60 << 10, 1 << 20), (1 << 20, 4096), (33 << 20, 512)];
+        let ranges = ranges.map(|(start, len)| ByteRange::at(start, len));
+        engine.expect(&ranges);
+        engine.expect(&[]);
+        engine.expect(&[ByteRange::EMPTY, ByteRange::at((64 << 20) - 512, 512)]);
+        assert_eq!(format!("{:?}", engine.log.borrow().counters), before);
     }
 }

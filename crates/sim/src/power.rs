@@ -8,7 +8,7 @@
 //! 4. Each `Medium` loses its power, `restore` switches on again ([`Power::come_back`] does both),
 //!    and the next run finds what is left.
 
-use crate::runtime::executor;
+use crate::runtime::{run, run_threads};
 use crate::{Medium, Random, Sim};
 use headpond_block::{DeviceName, Runtime, Stalled, sync::Notify};
 use std::cell::{Cell, RefCell};
@@ -140,18 +140,29 @@ pub fn run_until_cut<F: Future>(
     power: &Power,
     main: impl FnOnce(Runtime, Sim) -> F,
 ) -> Result<Ended<F::Output>, Stalled> {
-    let sim = Sim::new(seed);
-    let executor = executor(&sim);
-    let runtime = executor.runtime();
-    executor.block_on(async {
-        let mut main = pin!(main(runtime, sim));
-        let mut cut = pin!(power.until_cut());
-        poll_fn(|context| {
-            if cut.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Ended::Cut);
-            }
-            main.as_mut().poll(context).map(Ended::Finished)
-        })
-        .await
+    run(seed, |runtime, sim| until_cut(power, main(runtime, sim)))
+}
+
+/// The same on several executors, as [`crate::run_threads`] does.
+///
+/// # Errors
+/// As [`run_until_cut`].
+pub fn run_threads_until_cut<F: Future>(
+    seed: u64,
+    threads: usize,
+    power: &Power,
+    main: impl FnOnce(Vec<Runtime>, Sim) -> F,
+) -> Result<Ended<F::Output>, Stalled> {
+    run_threads(seed, threads, |runtimes, sim| until_cut(power, main(runtimes, sim)))
+}
+
+async fn until_cut<F: Future>(power: &Power, main: F) -> Ended<F::Output> {
+    let (mut main, mut cut) = (pin!(main), pin!(power.until_cut()));
+    poll_fn(|context| {
+        if cut.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ended::Cut);
+        }
+        main.as_mut().poll(context).map(Ended::Finished)
     })
+    .await
 }

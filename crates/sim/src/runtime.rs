@@ -1,10 +1,13 @@
 //! The virtual-time runtime: block's executor above a clock that jumps.
 
 use crate::Random;
-use headpond_block::{Executor, Order, Runtime, Stalled, VirtualClock};
-use std::cell::RefCell;
+use headpond_block::{Driver, Executor, Instant, Order, Runtime, Stalled, VirtualClock, Wait};
+use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::io;
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Rounds at one instant after which nothing is expected any more: the busiest of real runs have a
 /// few thousand, and so many take some ten seconds.
@@ -18,7 +21,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         Self { seed, random: Rc::new(RefCell::new(Random::new(seed))) }
     }
 
@@ -47,15 +50,87 @@ pub fn run<F: Future>(
 }
 
 /// An executor in virtual time whose order of tasks is drawn from the simulation's seed.
-pub(crate) fn executor(sim: &Sim) -> Executor {
+fn executor(sim: &Sim) -> Executor {
     let order = Order::Seeded(sim.random().number());
     Executor::new(Box::new(VirtualClock::with_rounds_max(ROUNDS_MAX)), order)
+}
+
+/// Runs `main` to its end on the first of several executors, each of which stands for a thread:
+/// they share a clock, and which of them runs next is drawn from the seed, so that messages between
+/// them arrive early or late.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// Without an executor.
+pub fn run_threads<F: Future>(
+    seed: u64,
+    threads: usize,
+    main: impl FnOnce(Vec<Runtime>, Sim) -> F,
+) -> Result<F::Output, Stalled> {
+    let sim = Sim::new(seed);
+    let (clock, mut draw) = (SharedClock::default(), sim.random());
+    let executor = |_| {
+        let order = Order::Seeded(sim.random().number());
+        Executor::new(Box::new(clock.clone()), order)
+    };
+    let executors: Vec<Executor> = (0..threads).map(executor).collect();
+    let first = &executors[0];
+    let runtimes = executors.iter().map(Executor::runtime).collect();
+    let mut main = pin!(main(runtimes, sim.clone()));
+    first.wake_main();
+    let mut rounds = 0;
+    loop {
+        let mut ready: Vec<usize> = Vec::with_capacity(threads);
+        ready.extend((0..threads).filter(|at| executors[*at].is_ready()));
+        if ready.is_empty() {
+            let next = executors.iter().filter_map(Executor::next_timer).min();
+            let deadlock = || io::Error::new(io::ErrorKind::Deadlock, "every task waits");
+            clock.0.set(next.ok_or_else(|| first.stalled(deadlock()))?.max(clock.0.get()));
+            executors.iter().for_each(Executor::fire_timers);
+            rounds = 0;
+            continue;
+        }
+        rounds += 1;
+        if rounds > ROUNDS_MAX {
+            let livelock = "tasks wake each other, and time stands still";
+            return Err(first.stalled(io::Error::new(io::ErrorKind::Deadlock, livelock)));
+        }
+        match ready[draw.below(ready.len() as u64) as usize] {
+            0 => {
+                if let Some(output) = first.run_ready(main.as_mut()) {
+                    return Ok(output);
+                }
+            }
+            other => {
+                let _: Option<()> = executors[other].run_ready(pin!(std::future::pending()));
+            }
+        }
+    }
+}
+
+/// One clock for several executors, which whoever drives them moves.
+#[derive(Clone, Default)]
+struct SharedClock(Rc<Cell<Instant>>);
+
+impl Driver for SharedClock {
+    fn now(&self) -> Instant {
+        self.0.get()
+    }
+
+    fn park(&self, _: Wait) -> io::Result<()> {
+        unreachable!("executors that share a clock are driven from outside")
+    }
+
+    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
+        Arc::new(|| {})
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_block::Instant;
     use headpond_block::sync::Notify;
     use std::time::Duration;
 

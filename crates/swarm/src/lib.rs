@@ -29,6 +29,7 @@ mod remains;
 pub mod scenarios;
 mod steps;
 mod tally;
+mod threads;
 mod topology;
 
 pub use case::{Failure, run_case};

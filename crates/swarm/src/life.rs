@@ -10,11 +10,12 @@ use crate::steps::is_whole;
 use crate::steps::whole_copies;
 use crate::steps::{Stage, Step};
 use crate::tally::Tally;
+use crate::threads::Threads;
 use crate::topology::{BESIDE_BYTES, FURTHER};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Runtime};
 use headpond_raid::Level;
-use headpond_sim::{Ended, Random, Sim, run_until_cut};
+use headpond_sim::{Ended, Random, Sim, run_threads_until_cut, run_until_cut};
 use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::{Client, Verdict, Workload};
 use std::cell::{Cell, RefCell};
@@ -58,6 +59,9 @@ pub(crate) enum Cut {
     InStopping(u64),
 }
 
+/// In so many lives one has its clients on another thread than the volume.
+const CROSSED_ONE_IN: u64 = 3;
+
 /// How a life ended.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -86,15 +90,26 @@ impl World<'_> {
         if let Cut::InOpening(operations) = order.cut {
             self.machine.power.cut_after(operations);
         }
-        let main = async |runtime: Runtime, sim: Sim| {
-            self.watch(order, &runtime, &is_stuck);
-            self.copy(order, &runtime, &remains);
-            match Box::pin(self.act(order, &runtime, &sim, &remains)).await {
+        let main = async |threads: Threads, sim: Sim| {
+            self.watch(order, &threads.engine, &is_stuck);
+            self.copy(order, &threads.engine, &remains);
+            match Box::pin(self.act(order, &threads, &sim, &remains)).await {
                 Ok(end) => end,
                 Err(offence) => End::Offence(offence),
             }
         };
-        let end = match run_until_cut(order.seed, &self.machine.power, main) {
+        let (seed, power) = (order.seed, &self.machine.power);
+        let ended = match seed.is_multiple_of(CROSSED_ONE_IN) {
+            true => run_threads_until_cut(seed, 2, power, |runtimes, sim| {
+                let mut runtimes = runtimes.into_iter();
+                let engine = runtimes.next().expect("there are two");
+                main(Threads { engine, clients: runtimes.next() }, sim)
+            }),
+            false => run_until_cut(seed, power, |engine, sim| {
+                main(Threads { engine, clients: None }, sim)
+            }),
+        };
+        let end = match ended {
             Ok(Ended::Finished(end)) => end,
             Ok(Ended::Cut) if is_stuck.get() && !self.has_last_copy_hung(order) => {
                 let (phase, picture) = (remains.phase.get(), remains.picture());
@@ -156,10 +171,11 @@ impl World<'_> {
     async fn act(
         &self,
         order: &Order,
-        runtime: &Runtime,
+        threads: &Threads,
         sim: &Sim,
         remains: &Remains,
     ) -> Result<End, Offence> {
+        let runtime = &threads.engine;
         let phase = |phase| remains.phase.set(phase);
         phase("opening");
         let machine = self.machine;
@@ -176,9 +192,9 @@ impl World<'_> {
         remains.volume.replace(Some(Rc::clone(&volume)));
         self.judge_opened(order, &volume)?;
         phase("reading everything");
-        let client = self.client(&volume, runtime);
+        let client = self.client(&volume, threads);
         remains.client.replace(Some(client.clone()));
-        let beside = self.client_beside(&volume, runtime);
+        let beside = self.client_beside(&volume, threads);
         let is_over = Cell::new(false);
         let stage = Stage {
             machine,
@@ -213,7 +229,7 @@ impl World<'_> {
         let (worked, stepped) = both(Box::pin(work), Box::pin(stage.run(&order.steps))).await;
         worked?;
         stepped?;
-        let client = self.use_new_room(client, order, &volume, runtime, remains).await?;
+        let client = self.use_new_room(client, order, &volume, threads, remains).await?;
         phase("reading everything again");
         self.look_again(&client, beside.as_ref(), &volume).await?;
         phase("stopping");
@@ -265,7 +281,7 @@ impl World<'_> {
         before: Client,
         order: &Order,
         volume: &Rc<Volume>,
-        runtime: &Runtime,
+        threads: &Threads,
         remains: &Remains,
     ) -> Result<Client, Offence> {
         self.note_reshape(volume)?;
@@ -274,7 +290,7 @@ impl World<'_> {
         }
         self.check_errors(&before)?;
         remains.phase.set("using the new room");
-        let client = self.client(volume, runtime);
+        let client = self.client(volume, threads);
         remains.client.replace(Some(client.clone()));
         if let Some(workload) = self.workload_for(order, volume) {
             let blocks = self.machine.window_bytes() / BLOCK_BYTES;
@@ -342,21 +358,21 @@ impl World<'_> {
         Some(Workload { sector_percent, ..workload })
     }
 
-    fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
+    fn client(&self, volume: &Rc<Volume>, threads: &Threads) -> Client {
         let (start, len) = (self.machine.topology.window_start, self.machine.window_bytes());
         let window = Rc::new(WindowDevice::new(self.core_of(volume), start, len));
-        Client::new(window, Rc::clone(&self.machine.witness), runtime)
+        Client::new(threads.cross(window), Rc::clone(&self.machine.witness), &threads.engine)
     }
 
     /// Whoever asks something of the other core.
-    fn client_beside(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Option<Client> {
+    fn client_beside(&self, volume: &Rc<Volume>, threads: &Threads) -> Option<Client> {
         let witness = Rc::clone(self.machine.beside.as_ref()?);
         let core: Rc<dyn BlockDevice> = match self.machine.topology.worked_on() {
             0 => volume.core_device(FURTHER)?,
             _ => volume.clone(),
         };
         let window = Rc::new(WindowDevice::new(core, 0, BESIDE_BYTES));
-        Some(Client::new(window, witness, runtime))
+        Some(Client::new(threads.cross(window), witness, &threads.engine))
     }
 
     /// The other core holds what it must as well.

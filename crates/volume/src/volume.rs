@@ -548,4 +548,8 @@ impl BlockDevice for Volume {
     fn submit(&self, request: Request) -> Submission<'_> {
         self.dispatcher.submit(request)
     }
+
+    fn expect(&self, ranges: &[ByteRange]) {
+        self.dispatcher.expect(ranges);
+    }
 }

@@ -1,5 +1,6 @@
 //! Memory of a pool, mapped from the system.
 
+use crate::memory::prefer_large;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::null_mut;
 
@@ -20,6 +21,8 @@ impl Arena {
         // SAFETY: a mapping at an address that the kernel chooses touches no other.
         let mapped = unsafe { mmap_anonymous(null_mut(), len, access, kind) };
         let start = mapped.unwrap_or_else(|error| panic!("{len} bytes for buffers: {error}"));
+        // The kernel looks up each page of a buffer that it is to read or write.
+        prefer_large(start.cast(), len);
         Self { start: start.cast(), len }
     }
 

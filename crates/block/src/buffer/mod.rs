@@ -25,9 +25,11 @@ pub use vector::Buffers;
 
 use crate::prefetch::{LINE_BYTES, prefetch};
 use region::Region;
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// Alignment of all memory that Headpond allocates, in bytes: what O_DIRECT asks at most.
 pub const ALIGNMENT_BYTES: usize = 4096;
@@ -61,6 +63,22 @@ impl Buffer {
         let buffer = Self::zeroed(bytes.len());
         buffer.copy_from(bytes);
         buffer
+    }
+
+    /// Memory that belongs to another thread until the last handle is dropped here, and the loan
+    /// with it.
+    ///
+    /// # Safety
+    /// The memory is valid for `len` bytes until the loan is dropped, and nothing else uses it
+    /// before that, or before the answer to the request that it is lent for. `arena` is that of its
+    /// pool.
+    pub(crate) unsafe fn lent(
+        start: NonNull<u8>,
+        len: usize,
+        arena: Option<u16>,
+        loan: Rc<dyn Any>,
+    ) -> Self {
+        Self::whole(Region::lent(start, len, arena, loan))
     }
 
     /// A length without bytes.

@@ -4,6 +4,7 @@ use super::ALIGNMENT_BYTES;
 use super::pool::PoolShared;
 use crate::memory;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -30,6 +31,11 @@ enum Owner {
         allocation: *mut u8,
     },
     PayloadFree,
+    /// Another thread, until the loan is dropped.
+    Lent {
+        arena: Option<u16>,
+        _loan: Rc<dyn Any>,
+    },
 }
 
 impl Region {
@@ -53,6 +59,16 @@ impl Region {
 
     pub(super) fn payload_free(len: usize) -> NonNull<Region> {
         Self::boxed(std::ptr::dangling_mut(), len, Owner::PayloadFree)
+    }
+
+    /// Memory of another thread, which gets it back when the loan is dropped.
+    pub(super) fn lent(
+        memory: NonNull<u8>,
+        len: usize,
+        arena: Option<u16>,
+        loan: Rc<dyn Any>,
+    ) -> NonNull<Region> {
+        Self::boxed(memory.as_ptr(), len, Owner::Lent { arena, _loan: loan })
     }
 
     /// A free pool slot, without handles.
@@ -113,7 +129,7 @@ impl Region {
                 // SAFETY: boxed in `boxed`, and no handle is left.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
-            Owner::PayloadFree => {
+            Owner::PayloadFree | Owner::Lent { .. } => {
                 // SAFETY: boxed in `boxed`, and no handle is left.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
@@ -133,7 +149,8 @@ impl Region {
     pub(super) fn arena(&self) -> Option<u16> {
         match self.owner {
             Owner::Pool { arena, .. } => Some(arena),
-            _ => None,
+            Owner::Lent { arena, .. } => arena,
+            Owner::Heap { .. } | Owner::PayloadFree => None,
         }
     }
 

@@ -1,16 +1,20 @@
 //! A device in the process's memory.
 
 use crate::buffer::finish_stores;
+use crate::memory::{Populated, Population};
 use crate::{
     BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Outcome, Request, RequestKind, Stability,
     Submission,
 };
 use std::cell::Cell;
 
-/// RAM as a device. Pages are allocated at their first write, with huge pages 2 MiB at a time.
+/// RAM as a device. Pages are allocated at their first write, with huge pages 2 MiB at a time, or
+/// by a [`Population`] before.
 pub struct RamDevice {
     name: DeviceName,
     geometry: Geometry,
+    // Before the memory, since whoever populates it has to end before that goes.
+    populated: Populated,
     memory: Buffer,
     /// Contiguous writes, perhaps visible to this thread only.
     stored: Cell<(usize, usize)>,
@@ -37,7 +41,13 @@ impl RamDevice {
     pub fn with_geometry(name: impl Into<DeviceName>, geometry: Geometry) -> Self {
         assert!(geometry.size_bytes.is_multiple_of(u64::from(geometry.logical_block_bytes)));
         let len = usize::try_from(geometry.size_bytes).expect("fits the address space");
-        Self { name: name.into(), geometry, memory: Buffer::zeroed(len), stored: Cell::default() }
+        let (memory, stored) = (Buffer::zeroed(len), Cell::default());
+        Self { name: name.into(), geometry, populated: Populated::default(), memory, stored }
+    }
+
+    /// Gives the memory its pages, where another thread runs it. Once.
+    pub fn population(&self) -> Population {
+        self.populated.population(self.memory.as_ptr(), self.memory.len())
     }
 
     /// The memory itself, to look at a device from outside.
@@ -125,6 +135,23 @@ mod tests {
 
     fn done(submission: Submission<'_>) -> Outcome {
         submission.now_or().unwrap_or_else(|_| panic!("RAM completes at once"))
+    }
+
+    #[test]
+    fn population_changes_nothing_and_ends_with_the_device() {
+        let ram = RamDevice::new("ram", 64 << 20);
+        done((&ram as &dyn BlockDevice).write(4096, Buffer::from_slice(&[7; 512]))).unwrap();
+        let mut population = ram.population();
+        let thread = std::thread::spawn(move || while population.step() {});
+        done((&ram as &dyn BlockDevice).write(8192, Buffer::from_slice(&[8; 512]))).unwrap();
+        thread.join().unwrap();
+        let read = Buffer::zeroed(8192);
+        done((&ram as &dyn BlockDevice).read(4096, &read)).unwrap();
+        let bytes = read.to_vec();
+        assert_eq!([bytes[0], bytes[511], bytes[512], bytes[4096], bytes[8191]], [7, 7, 0, 8, 0]);
+        let mut population = ram.population();
+        drop(ram);
+        assert!(!population.step());
     }
 
     #[test]

@@ -118,41 +118,70 @@ impl Executor {
     /// # Errors
     /// [`Stalled`] where the driver cannot wait any more; `main` is dropped.
     pub fn block_on<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
-        let _current = Current::enter(&self.core.tasks, self.core.remote.executor());
+        let _current = self.core.enter();
         let mut main = pin!(main);
-        let waker = self.core.tasks.main_waker();
-        waker.wake_by_ref();
+        self.wake_main();
         loop {
-            if let Some(output) =
-                self.core.run_ready(main.as_mut(), &mut Context::from_waker(&waker))
-            {
+            if let Some(output) = self.run_ready(main.as_mut()) {
                 return Ok(output);
             }
-            self.core.park().map_err(|source| {
-                let tasks = self.core.tasks.count();
-                Stalled { tasks, source }
-            })?;
+            self.core.park().map_err(|source| self.stalled(source))?;
         }
+    }
+
+    /// For whoever drives several executors on one thread: `main` is polled in the next round.
+    pub fn wake_main(&self) {
+        let _current = self.core.enter();
+        self.core.tasks.main_waker().wake();
+    }
+
+    /// Polls every ready task once, `main` as well where it is ready; its output, if that is the
+    /// end of it.
+    pub fn run_ready<F: Future>(&self, main: Pin<&mut F>) -> Option<F::Output> {
+        let _current = self.core.enter();
+        self.core.run_ready(main)
+    }
+
+    /// Whether a task is ready.
+    pub fn is_ready(&self) -> bool {
+        self.core.tasks.ready_count() > 0 || self.core.remote.has_woken()
+    }
+
+    /// When the next timer is due.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.core.timers.next()
+    }
+
+    /// Wakes the tasks whose timers are due.
+    pub fn fire_timers(&self) {
+        let _current = self.core.enter();
+        self.core.timers.fire(self.core.driver.now());
+    }
+
+    /// Why it cannot continue.
+    pub fn stalled(&self, source: io::Error) -> Stalled {
+        Stalled { tasks: self.core.tasks.count(), source }
     }
 }
 
 impl Drop for Executor {
     fn drop(&mut self) {
         self.core.closed.set(true);
-        let _current = Current::enter(&self.core.tasks, self.core.remote.executor());
+        let _current = self.core.enter();
         self.core.tasks.drop_all();
         self.core.timers.clear();
     }
 }
 
 impl Core {
+    /// Marks the executor as the one that runs on this thread.
+    fn enter(&self) -> Current<'_> {
+        Current::enter(&self.tasks, self.remote.executor())
+    }
+
     /// Polls every ready task once; tasks that become ready during that wait for the next round, so
     /// that I/O is polled in between.
-    fn run_ready<F: Future>(
-        &self,
-        mut main: Pin<&mut F>,
-        context: &mut Context,
-    ) -> Option<F::Output> {
+    fn run_ready<F: Future>(&self, mut main: Pin<&mut F>) -> Option<F::Output> {
         for key in self.remote.drain() {
             self.tasks.wake(key);
         }
@@ -160,8 +189,11 @@ impl Core {
             let Some(key) = self.tasks.next_ready() else { break };
             if !key.is_main() {
                 self.tasks.poll(key);
-            } else if let Poll::Ready(output) = main.as_mut().poll(context) {
-                return Some(output);
+            } else {
+                let waker = self.tasks.main_waker();
+                if let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    return Some(output);
+                }
             }
         }
         None

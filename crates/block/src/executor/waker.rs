@@ -121,6 +121,10 @@ impl Remote {
         self.executor
     }
 
+    pub(super) fn has_woken(&self) -> bool {
+        self.has_woken.load(Ordering::Relaxed)
+    }
+
     pub(super) fn drain(&self) -> Vec<TaskKey> {
         // Looked at first: writing to it in every round would cost more than the round.
         if !self.has_woken.load(Ordering::Relaxed) || !self.has_woken.swap(false, Ordering::Acquire)

@@ -17,6 +17,8 @@ mod pages;
 mod reserve;
 mod reserved;
 
+pub use pages::Population;
+pub(crate) use pages::{Populated, prefer_large};
 use reserve::RESERVE;
 pub use reserved::ReservedMemory;
 use schemars::JsonSchema;

@@ -1,7 +1,9 @@
 //! The work that is measured: which requests, on a slice that was prepared how.
 
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, DeviceName, Geometry, Request, Runtime, Submission};
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Request, Runtime, Submission,
+};
 use headpond_cache::{
     Checksums, CleaningConfig, CleaningPolicy, Counters, CreateOptions, Expected, Foundation, Mode,
     Slice, SliceConfig, create,
@@ -324,14 +326,20 @@ impl Bench {
         let data = Buffer::zeroed(row.bytes as usize);
         data.fill(0x5a);
         let device: &dyn BlockDevice = &self.slice;
-        let write = |index| device.write(offset(row, place(index)), &data);
+        let write = |index| {
+            announce(device, row, index, count, &place);
+            device.write(offset(row, place(index)), &data)
+        };
         in_turn(row, count, write, async || {}).await;
     }
 
     async fn reads(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
         let data = Buffer::zeroed(row.bytes as usize);
         let device: &dyn BlockDevice = &self.slice;
-        let read = |index| device.read(offset(row, place(index)), &data);
+        let read = |index| {
+            announce(device, row, index, count, &place);
+            device.read(offset(row, place(index)), &data)
+        };
         in_turn(row, count, read, async || {}).await;
     }
 
@@ -378,6 +386,22 @@ async fn in_turn<'a>(
     for rest in begun {
         rest.await.expect("answered");
         after().await;
+    }
+}
+
+/// Tells of requests as a server does that has received several at a time.
+fn announce(
+    device: &dyn BlockDevice,
+    row: Row,
+    index: u64,
+    count: u64,
+    place: impl Fn(u64) -> u64,
+) {
+    const RECEIVED: u64 = 16;
+    if row.in_flight > 1 && index.is_multiple_of(RECEIVED) {
+        let range = |index| ByteRange::at(offset(row, place(index)), row.bytes);
+        let ranges: Vec<ByteRange> = (index..count.min(index + RECEIVED)).map(range).collect();
+        device.expect(&ranges);
     }
 }
 

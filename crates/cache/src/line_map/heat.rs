@@ -164,6 +164,18 @@ impl LineMap {
         place.map(|place| FoundVersion::new(block, place, bearer))
     }
 
+    /// A block will be looked for: brings the head of its bucket near.
+    #[inline]
+    pub fn prefetch_head(&self, block: CoreBlock) {
+        self.extents.prefetch(block.0, 0);
+    }
+
+    /// The same of what is found first there, once the head is near.
+    #[inline]
+    pub fn prefetch_extent(&self, block: CoreBlock) {
+        self.extents.prefetch(block.0, 1);
+    }
+
     pub fn version_of(&self, found: &FoundVersion) -> Version {
         self.version_at(found.block, found.slot.0, found.unit, self.extents.tag(found.slot.0))
     }

@@ -67,6 +67,27 @@ impl Engine {
         Some(Ok(()))
     }
 
+    /// Brings the looks of these ranges near, and what the cache device lends of them: each look
+    /// needs what the one before has found, but not that of another range.
+    pub(crate) fn expect(&self, ranges: &[ByteRange]) {
+        let log = self.log.borrow();
+        let firsts = || ranges.iter().map(|range| BlockRun::touching(*range).first);
+        firsts().for_each(|block| log.map.prefetch_head(block));
+        firsts().for_each(|block| log.map.prefetch_extent(block));
+        if !self.trusts_cache() {
+            return;
+        }
+        for (range, block) in ranges.iter().zip(firsts()) {
+            let Some(found) = log.map.found(block) else { continue };
+            let within = range.start() % BLOCK_BYTES;
+            let start = log.layout.block_at(found.slot, found.unit).start() + within;
+            let len = range.len().min(BLOCK_BYTES - within);
+            if let Some(lent) = self.cache.lend(ByteRange::at(start, len)) {
+                lent.prefetch();
+            }
+        }
+    }
+
     fn start_hit(
         self: &Rc<Self>,
         request: &Request,

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use headpond_api::outcome::{Failure, told};
 use headpond_block::decorators::{Leak, VolatileDevice};
 use headpond_block::devices::RamDevice;
+use headpond_block::memory::Population;
 use headpond_block::{BlockDevice, LocalFuture, Runtime, memory};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
@@ -23,6 +24,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Checks that the machine has this much available memory: overcommitted memory would end the
 /// daemon when it is written.
@@ -85,7 +87,9 @@ impl Opener {
             DeviceSpec::Ram(size) => {
                 let (asked, size) = (spec.clone(), *size);
                 run_blocking(move || check_memory(&asked, size)).await?;
-                Rc::new(RamDevice::new(&*spec.to_string(), size.bytes()))
+                let device = RamDevice::new(&*spec.to_string(), size.bytes());
+                populate(device.population());
+                Rc::new(device)
             }
             DeviceSpec::Model { model, store } => self.modelled(spec, model, store).await?,
             DeviceSpec::Lossy { path, seed, leak } => {
@@ -228,4 +232,17 @@ impl Opener {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         spec.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix) >> 40
     }
+}
+
+/// Gives memory its pages from a thread of its own, which rests as long as it works.
+fn populate(mut population: Population) {
+    let run = move || {
+        let mut begun = Instant::now();
+        while population.step() {
+            std::thread::sleep(begun.elapsed());
+            begun = Instant::now();
+        }
+    };
+    // Without a thread, pages come with the first writes.
+    let _ = std::thread::Builder::new().name("memory".into()).spawn(run);
 }

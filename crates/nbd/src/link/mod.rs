@@ -144,8 +144,17 @@ impl<'s> Link<'s> {
     /// # Panics
     /// Where fewer are there.
     pub fn peek(&self, to: &mut [u8]) {
-        assert!(to.len() <= self.available(), "peek at bytes that were not received");
-        self.buffer.slice(self.start..self.start + to.len()).copy_to(to);
+        self.peek_at(0, to);
+    }
+
+    /// The same of bytes behind the first ones.
+    ///
+    /// # Panics
+    /// Where fewer are there.
+    pub fn peek_at(&self, at: usize, to: &mut [u8]) {
+        assert!(at + to.len() <= self.available(), "peek at bytes that were not received");
+        let start = self.start + at;
+        self.buffer.slice(start..start + to.len()).copy_to(to);
     }
 
     /// Drops `count` bytes that are there.

@@ -21,9 +21,10 @@ use super::check::{Operation, check, payload_bytes};
 use super::serving::{Serving, held_bytes};
 use crate::codec::CodecError;
 use crate::codec::request::RequestHeader;
-use crate::codec::wire::WireError;
+use crate::codec::wire::{Command, WireError};
 use crate::link::{Link, SMALL_PAYLOAD_BYTES_MAX};
-use headpond_block::{Buffer, memory};
+use headpond_block::{Buffer, ByteRange, memory};
+use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -34,6 +35,8 @@ use std::time::Duration;
 /// cache, and in the array. Checked only where memory has run out before, or the request is long.
 const WORK_BYTES: usize = 256 << 10;
 const FURTHER_HOLDERS: usize = 2;
+/// Requests that a device is told of at once; what is brought near for more displaces itself.
+const ANNOUNCED_MAX: usize = 16;
 /// How often a request that waits for memory retries.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -73,10 +76,15 @@ async fn serve_until_end(
     serving: &Rc<Serving>,
     shared: &Shared,
 ) -> Result<(), TransmissionError> {
+    let mut announced = 0;
     while link.fill(RequestHeader::BYTES).await? {
         if link.queue().is_broken() {
             return Err(TransmissionError::Left);
         }
+        if announced == 0 {
+            announced = announce_received(link, serving);
+        }
+        announced -= 1;
         let header = next_header(link)?;
         serving.stats.received(shared.runtime.now());
         let structured_replies = serving.structured_replies;
@@ -108,6 +116,31 @@ fn drop_received(link: &mut Link<'_>, serving: &Serving) {
         serving.stats.dropped();
         link.consume(link.available().min(payload_bytes(&header) as usize));
     }
+}
+
+/// Tells the device of all requests in the receive buffer, where there are several; how many there
+/// are.
+fn announce_received(link: &Link<'_>, serving: &Serving) -> usize {
+    let size_bytes = serving.export.info().size_bytes;
+    let mut ranges = SmallVec::<[ByteRange; ANNOUNCED_MAX]>::new();
+    let (mut at, mut count) = (0, 0);
+    while count < ANNOUNCED_MAX && at + RequestHeader::BYTES <= link.available() {
+        let mut bytes = [0; RequestHeader::BYTES];
+        link.peek_at(at, &mut bytes);
+        // What is wrong is found when it is its turn.
+        let Ok(header) = RequestHeader::decode(&bytes) else { break };
+        let is_data = [Command::Read, Command::Write].map(Command::to_wire);
+        let end = header.offset.checked_add(header.length_bytes.into());
+        if is_data.contains(&header.command) && end.is_some_and(|end| end <= size_bytes) {
+            ranges.push(ByteRange::at(header.offset, header.length_bytes.into()));
+        }
+        at += RequestHeader::BYTES + payload_bytes(&header) as usize;
+        count += 1;
+    }
+    if ranges.len() > 1 {
+        serving.export.device().expect(&ranges);
+    }
+    count.max(1)
 }
 
 fn next_header(link: &mut Link<'_>) -> Result<RequestHeader, CodecError> {

@@ -110,6 +110,10 @@ impl BlockDevice for CaptureDevice {
         }
     }
 
+    fn expect(&self, ranges: &[ByteRange]) {
+        self.inner.expect(ranges);
+    }
+
     /// Lent memory is read without a request: while recording nothing is lent.
     fn lend(&self, range: ByteRange) -> Option<Buffer> {
         if self.is_recording() { None } else { self.inner.lend(range) }

@@ -20,6 +20,7 @@ mod files;
 mod handle;
 mod operations;
 mod patience;
+mod polling;
 mod separate;
 mod setup;
 mod unpark;
@@ -39,6 +40,7 @@ use headpond_block::BufferPool;
 use io_uring::{IoUring, opcode, squeue, types};
 use operations::{Keep, Operations};
 use patience::Patience;
+use polling::{POLL_MAX, Polling};
 use separate::Inbox;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -98,8 +100,11 @@ struct Core {
     /// Completions of files that have rings of their own.
     inbox: Arc<Inbox>,
     patience: Patience,
+    polling: Polling,
     /// Whether a read of the unparker's event is in flight.
     is_listening: Cell<bool>,
+    /// Whether another thread has unparked this one since it parked last.
+    was_unparked: Cell<bool>,
     collected: RefCell<Vec<(u64, Answer)>>,
     /// Completions collected so far.
     answers: Cell<u64>,
@@ -139,7 +144,9 @@ impl Ring {
             inbox: Inbox::new(&unparker),
             unparker,
             patience: Patience::default(),
+            polling: Polling::default(),
             is_listening: Cell::new(false),
+            was_unparked: Cell::new(false),
             collected: RefCell::default(),
             answers: Cell::new(0),
             counters: Cell::new(RingCounters { level, ..RingCounters::default() }),
@@ -194,12 +201,15 @@ impl Ring {
         let patience = if core.listen() { patience } else { Some(DEAF_PATIENCE) };
         core.collect();
         // Answers that came in while the queue was full have made tasks ready as well.
-        if core.answers.get() != before || patience == Some(Duration::ZERO) {
+        let is_ready = core.answers.get() != before || core.was_unparked.get();
+        if is_ready || patience == Some(Duration::ZERO) {
             core.enter_without_waiting()?;
         } else {
-            core.enter_and_wait(patience)?;
+            core.wait(patience)?;
         }
         core.collect();
+        // The executor looks what it was woken for.
+        core.was_unparked.set(false);
         Ok(())
     }
 
@@ -288,6 +298,57 @@ impl Core {
         forgive(entered.map(drop))
     }
 
+    /// Submits the queue and waits for a completion; polls at first, where waits are short.
+    fn wait(&self, patience: Option<Duration>) -> io::Result<()> {
+        let begun = Instant::now();
+        if !self.polling.is_worthwhile() {
+            self.sleep(patience)?;
+            self.polling.slept(begun.elapsed());
+            return Ok(());
+        }
+        self.enter_without_waiting()?;
+        let end = begun + patience.map_or(POLL_MAX, |patience| patience.min(POLL_MAX));
+        while !self.has_answers() {
+            if Instant::now() >= end {
+                self.polling.polled(true);
+                return self.sleep(patience.map(|all| all.saturating_sub(POLL_MAX)));
+            }
+            std::hint::spin_loop();
+        }
+        self.polling.polled(false);
+        self.enter_without_waiting()
+    }
+
+    /// Whether the kernel has completed something, or would if it was entered, or another thread
+    /// has something.
+    fn has_answers(&self) -> bool {
+        let mut uring = self.uring.borrow_mut();
+        uring.submission().taskrun()
+            || !uring.completion().is_empty()
+            || self.unparker.is_notified()
+    }
+
+    /// Submits the queue and waits in the kernel, unless another thread has something.
+    fn sleep(&self, patience: Option<Duration>) -> io::Result<()> {
+        if !self.unparker.fall_asleep() {
+            return self.enter_without_waiting();
+        }
+        let waited = self.enter_and_wait(patience);
+        self.look_around();
+        waited
+    }
+
+    /// Takes what other threads have left.
+    fn look_around(&self) {
+        if self.unparker.wake_up() {
+            self.was_unparked.set(true);
+            let mut left = Vec::new();
+            self.inbox.take_into(&mut left);
+            left.into_iter()
+                .for_each(|(key, answer)| self.operations.complete(key as usize, answer));
+        }
+    }
+
     fn enter_and_wait(&self, patience: Option<Duration>) -> io::Result<()> {
         self.count(|counters| counters.enters += 1);
         let uring = self.uring.borrow();
@@ -317,25 +378,18 @@ impl Core {
             collected.extend(uring.completion().map(answer));
         }
         self.answers.set(self.answers.get() + collected.len() as u64);
-        let mut was_unparked = false;
         for (user_data, answer) in collected.drain(..) {
             match user_data {
-                UNPARK => {
-                    self.is_listening.set(false);
-                    was_unparked = true;
-                }
+                UNPARK => self.is_listening.set(false),
                 CANCEL => {}
                 key => self.operations.complete(key as usize, answer),
             }
         }
-        // Who leaves answers unparks afterwards.
-        if was_unparked {
-            self.inbox.take_into(&mut collected);
-            for (key, answer) in collected.drain(..) {
-                self.operations.complete(key as usize, answer);
-            }
-        }
         *self.collected.borrow_mut() = collected;
+        // Who leaves answers unparks afterwards.
+        if self.unparker.is_notified() {
+            self.look_around();
+        }
     }
 
     /// Makes sure that another thread can wake this one; false where the kernel lacks memory for
@@ -394,7 +448,7 @@ impl Core {
         while !is_so() {
             let left = deadline.saturating_duration_since(Instant::now());
             let patience = if self.is_listening.get() { left } else { left.min(DEAF_PATIENCE) };
-            if self.enter_and_wait(Some(patience)).is_err() {
+            if self.sleep(Some(patience)).is_err() {
                 return false;
             }
             self.collect();

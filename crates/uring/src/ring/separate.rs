@@ -18,7 +18,7 @@
 //! thread, and fs/fuse/dev.c blocks in `fuse_get_req` beyond `max_background`.
 
 use super::operations::Answer;
-use super::unpark::Unparker;
+use super::unpark::{Event, Unparker};
 use super::{CANCEL, RingConfig, UNPARK, forgive, setup};
 use crate::error::RingError;
 use io_uring::{IoUring, opcode, squeue, types};
@@ -48,7 +48,7 @@ pub(super) struct SeparateRing {
 
 struct Shared {
     orders: Mutex<Vec<Order>>,
-    wake: Unparker,
+    wake: Event,
 }
 
 enum Order {
@@ -69,7 +69,7 @@ impl SeparateRing {
     /// # Errors
     /// Where no thread or ring can be created; nothing is left behind.
     pub fn start(inbox: &Arc<Inbox>) -> Result<Self, RingError> {
-        let shared = Arc::new(Shared { orders: Mutex::default(), wake: Unparker::new()? });
+        let shared = Arc::new(Shared { orders: Mutex::default(), wake: Event::new()? });
         let (there, inbox) = (Arc::clone(&shared), Arc::clone(inbox));
         let (report, started) = mpsc::sync_channel(1);
         // The ring is made where it is used: the kernel knows its submitter from the start.
@@ -118,7 +118,7 @@ impl Shared {
         drop(orders);
         // Who finds others before it is taken together with them.
         if was_empty {
-            self.wake.unpark();
+            self.wake.raise();
         }
     }
 }
@@ -204,7 +204,7 @@ impl Submitter {
         };
         // The kernel reads into the event's memory until it has answered.
         while self.is_listening {
-            self.shared.wake.unpark();
+            self.shared.wake.raise();
             self.submit_and_wait();
             self.collect();
         }

@@ -187,3 +187,37 @@ fn executors_of_two_threads_have_rings_of_their_own() {
     let threads = [thread(), thread()];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
+
+/// Two threads that run, sleep and poll in turn, without pauses and with some: no doorbell is lost.
+#[test]
+fn requests_cross_between_two_rings_and_come_back() {
+    use headpond_block::channel::channel;
+    use headpond_block::devices::RamDevice;
+    use headpond_block::{BlockDevice, sync::join_all};
+    const BLOCK: usize = 4096;
+
+    let ram = || RamDevice::new("ram", 1 << 20);
+    let (client, end) = channel(ram().geometry().clone(), 8);
+    let far = std::thread::spawn(move || {
+        run(&small(8), |_, runtime| end.serve(runtime, Rc::new(ram()))).unwrap();
+    });
+    run(&small(8), |_, runtime| async move {
+        let device: Rc<dyn BlockDevice> = Rc::new(client.open(&runtime, "far"));
+        for round in 0..2000_u32 {
+            let count = 1 + round as usize % 16;
+            let pattern = |at: usize| (round as usize + at) as u8;
+            let write =
+                |at| device.write((at * BLOCK) as u64, Buffer::from_slice(&[pattern(at); BLOCK]));
+            join_all((0..count).map(write).collect()).await.into_iter().for_each(Result::unwrap);
+            let read = Buffer::zeroed(count * BLOCK);
+            device.read(0, &read).await.unwrap();
+            let bytes = read.to_vec();
+            assert!((0..count * BLOCK).all(|at| bytes[at] == pattern(at / BLOCK)));
+            if round % 500 == 0 {
+                runtime.sleep(Duration::from_millis(1)).await;
+            }
+        }
+    })
+    .unwrap();
+    far.join().unwrap();
+}

@@ -20,6 +20,7 @@ use headpond_block::{
 };
 use headpond_cache::classes::{ClassId, Classes, Facts};
 use headpond_cache::{Coverage, CutoffPolicy, Slice};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -450,6 +451,19 @@ impl BlockDevice for RequestDispatcher {
             return Submission::ready(Err(error));
         }
         self.enter(request, &self.first)
+    }
+
+    fn expect(&self, ranges: &[ByteRange]) {
+        let slicing = self.slicing.get();
+        let slices = self.slices.borrow();
+        if let [only] = slices.as_slice() {
+            return only.expect(ranges);
+        }
+        for (at, slice) in slices.iter().enumerate() {
+            let is_its = |range: &&ByteRange| slicing.single(**range) == Some(at);
+            let its: SmallVec<[ByteRange; 16]> = ranges.iter().filter(is_its).copied().collect();
+            slice.expect(&its);
+        }
     }
 }
 

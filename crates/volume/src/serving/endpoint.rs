@@ -12,6 +12,7 @@ use headpond_block::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -144,5 +145,12 @@ impl BlockDevice for CoreDevice {
             return Submission::ready(Err(DeviceError::new(&self.name, Cause::Gone)));
         }
         self.dispatcher.enter(request, &self.endpoint)
+    }
+
+    fn expect(&self, ranges: &[ByteRange]) {
+        let start = self.endpoint.place().start();
+        let below = |range: &ByteRange| ByteRange::at(start + range.start(), range.len());
+        let below: SmallVec<[ByteRange; 16]> = ranges.iter().map(below).collect();
+        self.dispatcher.expect(&below);
     }
 }

@@ -12,14 +12,21 @@
 //! **Source**: the two tables, promotion by count or length and the sizes follow Open CAS's
 //! sequential cutoff; it keeps the young streams for each queue and knows no reordering.
 
+mod ages;
+mod index;
+#[cfg(test)]
+mod twin;
+
 use crate::description::cutoff::StreamPromotion;
-use foldhash::fast::FixedState;
+use ages::{Ages, Links};
 use headpond_block::ByteRange;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use index::{Edge, Index, Key};
+use std::collections::BTreeSet;
 
 /// Runs of each age followed at a time.
 const YOUNG_MAX: usize = 256;
 const GROWN_MAX: usize = 256;
+const RUNS_MAX: usize = YOUNG_MAX + GROWN_MAX;
 /// Requests that a run may have had when one still joins it from below: what is further out of
 /// order, or a reader that goes backwards, is no stream.
 const REORDERED_MAX: u32 = 16;
@@ -48,24 +55,21 @@ pub struct Sighting {
 pub struct StreamTable {
     runs: Vec<Run>,
     free: Vec<usize>,
-    by_end: Index,
-    by_start: Index,
-    /// By the time of the last request.
-    young: BTreeMap<u64, usize>,
-    grown: BTreeMap<u64, usize>,
+    index: Index,
+    young: Ages,
+    grown: Ages,
     clock: u64,
 }
-
-type Index = HashMap<(u64, Direction), usize, FixedState>;
 
 #[derive(Clone, Copy)]
 struct Run {
     range: ByteRange,
-    direction: Direction,
     stream: u64,
     requests: u32,
+    direction: Direction,
     is_grown: bool,
-    seen_at: u64,
+    /// Its neighbours among the runs of its age.
+    links: Links,
 }
 
 impl StreamTable {
@@ -77,33 +81,36 @@ impl StreamTable {
         stream_promotion: StreamPromotion,
     ) -> Sighting {
         self.clock += 1;
-        let before = self.by_end.get(&(range.start(), direction)).copied();
-        let after = self.by_start.get(&(range.end(), direction)).copied();
+        let [start, end] = [range.start(), range.end()].map(|at| Key::new(at, direction));
+        let before = self.index.find(start, Edge::End, &self.runs);
         let is_young = |at: &usize| {
             let run = &self.runs[*at];
             run.requests <= REORDERED_MAX && !run.is_grown && Some(*at) != before
         };
-        let after = after.filter(is_young);
+        let after = self.index.find(end, Edge::Start, &self.runs).filter(is_young);
         let mut run = Run {
             range,
-            direction,
             stream: self.clock,
             requests: 1,
+            direction,
             is_grown: false,
-            seen_at: self.clock,
+            links: Links::default(),
         };
-        let same_end = self.by_end.get(&(range.end(), direction)).copied();
-        if let (None, None, Some(known)) = (before, after, same_end) {
+        let has_neighbour = before.is_some() || after.is_some();
+        if !has_neighbour && let Some(known) = self.index.find(end, Edge::End, &self.runs) {
             // The end of a run once more: the run itself goes on from there.
-            let known = Run { seen_at: self.clock, ..self.remove(known) };
+            let known = self.remove(known);
             self.insert(known);
             return run.sighting();
         }
         for part in [after, before].into_iter().flatten() {
             run = run.joined(self.remove(part));
         }
-        if before.is_some() || after.is_some() {
-            self.remove_if_ends_at(run.range.end(), direction);
+        if has_neighbour {
+            let end = Key::new(run.range.end(), direction);
+            if let Some(same) = self.index.find(end, Edge::End, &self.runs) {
+                self.remove(same);
+            }
         }
         run.is_grown |=
             run.requests >= stream_promotion.requests || run.range.len() > stream_promotion.bytes;
@@ -117,24 +124,29 @@ impl StreamTable {
     /// Where one is not.
     pub fn self_check(&self) {
         let mut used = BTreeSet::new();
-        for (order, is_grown, most) in
+        for (ages, is_grown, most) in
             [(&self.young, false, YOUNG_MAX), (&self.grown, true, GROWN_MAX)]
         {
-            assert!(order.len() <= most, "so many runs are followed and no more");
-            for (seen_at, at) in order {
-                let run = self.runs[*at];
-                assert!(used.insert(*at), "a run has one age");
-                let is_it = (run.seen_at, run.is_grown) == (*seen_at, is_grown);
-                assert!(is_it && *seen_at <= self.clock, "a run was seen when it says");
-                let found = self.by_end.get(&(run.range.end(), run.direction));
+            assert!(ages.len() <= most, "so many runs are followed and no more");
+            let mut count = 0;
+            for at in ages.oldest_first(&self.runs) {
+                let run = &self.runs[at];
+                assert!(used.insert(at), "a run has one age");
+                let is_it = run.is_grown == is_grown && run.stream <= self.clock;
+                assert!(is_it, "a run is of its age, and has begun");
+                let end = Key::new(run.range.end(), run.direction);
+                let found = self.index.find(end, Edge::End, &self.runs);
                 assert_eq!(found, Some(at), "a run is found by its end");
+                count += 1;
             }
+            assert_eq!(count, ages.len(), "runs of an age are counted");
         }
-        assert_eq!(self.by_end.len(), used.len(), "an end has a run");
-        for ((start, direction), at) in &self.by_start {
-            let run = self.runs[*at];
-            let is_it =
-                used.contains(at) && (run.range.start(), run.direction) == (*start, *direction);
+        assert_eq!(self.index.runs(Edge::End).count(), used.len(), "an end has a run");
+        let mut started = BTreeSet::new();
+        for at in self.index.runs(Edge::Start) {
+            let start = Key::new(self.runs[at].range.start(), self.runs[at].direction);
+            let is_found = self.index.find(start, Edge::Start, &self.runs) == Some(at);
+            let is_it = used.contains(&at) && started.insert(at) && is_found;
             assert!(is_it, "a start has a run");
         }
         let free: BTreeSet<usize> = self.free.iter().copied().collect();
@@ -142,49 +154,44 @@ impl StreamTable {
         assert!(is_whole && free.len() + used.len() == self.runs.len(), "a place is free or used");
     }
 
-    fn remove_if_ends_at(&mut self, end: u64, direction: Direction) {
-        if let Some(same) = self.by_end.get(&(end, direction)).copied() {
-            self.remove(same);
-        }
-    }
-
     fn insert(&mut self, run: Run) {
-        let (order, most) = match run.is_grown {
+        let (ages, most) = match run.is_grown {
             true => (&self.grown, GROWN_MAX),
             false => (&self.young, YOUNG_MAX),
         };
-        if order.len() == most {
-            let (_, oldest) = order.first_key_value().expect("it is full");
-            self.remove(*oldest);
+        if ages.len() == most {
+            self.remove(ages.oldest().expect("it is full"));
         }
         let at = self.free.pop().unwrap_or(self.runs.len());
         match self.runs.get_mut(at) {
             Some(place) => *place = run,
             None => self.runs.push(run),
         }
-        let displaced = self.by_end.insert((run.range.end(), run.direction), at);
-        assert!(displaced.is_none(), "two runs with one end");
+        let [start, end] = run.edges();
+        self.index.insert_new(end, Edge::End, at);
         // Of two runs with one start, the later one may still be joined from below.
-        self.by_start.insert((run.range.start(), run.direction), at);
-        let order = if run.is_grown { &mut self.grown } else { &mut self.young };
-        assert!(order.insert(run.seen_at, at).is_none(), "one run a request");
+        self.index.insert(start, Edge::Start, at, &self.runs);
+        let ages = if run.is_grown { &mut self.grown } else { &mut self.young };
+        ages.push(at, &mut self.runs);
     }
 
     fn remove(&mut self, at: usize) -> Run {
         let run = self.runs[at];
-        let (start, end) = (run.range.start(), run.range.end());
-        assert_eq!(self.by_end.remove(&(end, run.direction)), Some(at));
-        if self.by_start.get(&(start, run.direction)) == Some(&at) {
-            self.by_start.remove(&(start, run.direction));
-        }
-        let order = if run.is_grown { &mut self.grown } else { &mut self.young };
-        assert_eq!(order.remove(&run.seen_at), Some(at));
+        let [start, end] = run.edges();
+        assert!(self.index.remove(end, Edge::End, at), "a run is found by its end");
+        self.index.remove(start, Edge::Start, at);
+        let ages = if run.is_grown { &mut self.grown } else { &mut self.young };
+        ages.remove(at, &mut self.runs);
         self.free.push(at);
         run
     }
 }
 
 impl Run {
+    fn edges(&self) -> [Key; 2] {
+        [self.range.start(), self.range.end()].map(|at| Key::new(at, self.direction))
+    }
+
     /// This run and an earlier one beside it, as one.
     fn joined(self, other: Run) -> Run {
         let start = self.range.start().min(other.range.start());
@@ -206,12 +213,24 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use super::twin::NaiveTable;
     use super::*;
     use headpond_testkit::{Break, assert_trips};
+    use headpond_trace::{Damage, Op, ReadOptions, TraceReader};
     use proptest::prelude::*;
 
     const PROMOTION: StreamPromotion = StreamPromotion { requests: 8, bytes: 1 << 20 };
     const KIB: u64 = 1 << 10;
+    /// The twin searches hundreds of runs for each.
+    const TRACE_REQUESTS_MAX: usize = 100_000;
+    const TRACES: [&str; 6] = [
+        "headpond-vm/vda.bin",
+        "blktrace/takeoverjp-sample.blktrace.0",
+        "cloudphysics/cloudPhysicsIO.vscsi.zst",
+        "disksim-valid/atlas_III.trace.zst",
+        "blkreplay/linux-webserver-2.load.gz",
+        "mqsim/tpcc-small.trace.zst",
+    ];
 
     fn bytes(table: &mut StreamTable, start: u64, len: u64) -> u64 {
         table.observe(ByteRange::at(start, len), Direction::Read, PROMOTION).bytes
@@ -225,12 +244,16 @@ mod tests {
             (1..4).for_each(|random| _ = bytes(&mut table, random << 30, 4096));
             table
         };
-        let breaks: [Break<StreamTable>; 6] = [
-            ("a run has one age", |it| _ = it.grown.insert(99, *it.young.values().next().unwrap())),
-            ("seen when it says", |it| it.clock = 1),
-            ("found by its end", |it| it.by_end.clear()),
-            ("an end has a run", |it| _ = it.by_end.insert((7, Direction::Write), 0)),
-            ("a start has a run", |it| _ = it.by_start.insert((7, Direction::Read), 0)),
+        fn key() -> Key {
+            Key::new(7, Direction::Write)
+        }
+        let breaks: [Break<StreamTable>; 7] = [
+            ("a run has one age", |it| it.grown = it.young),
+            ("has begun", |it| it.clock = 1),
+            ("found by its end", |it| it.index = Index::default()),
+            ("are counted", |it| it.young = it.young.counted_as(2)),
+            ("an end has a run", |it| it.index.insert(key(), Edge::End, 0, &it.runs)),
+            ("a start has a run", |it| it.index.insert(key(), Edge::Start, 0, &it.runs)),
             ("a place is free or used", |it| it.free.push(it.runs.len() - 1)),
         ];
         assert_trips(make, StreamTable::self_check, &breaks);
@@ -324,6 +347,32 @@ mod tests {
         assert_eq!(bytes(&mut table, 4 * 4096, 4096), 5 * 4096);
     }
 
+    #[test]
+    fn streams_of_real_traces_are_those_of_the_naive_twin() {
+        for name in TRACES {
+            let Some(path) = headpond_testkit::shared(format!("traces/{name}")) else {
+                headpond_testkit::skip!("streams of real traces", "the traces are absent");
+            };
+            let (mut table, mut twin) = (StreamTable::default(), NaiveTable::default());
+            let options = ReadOptions { damage: Damage::Skip, ..ReadOptions::default() };
+            let mut reader = TraceReader::open(&path, options).unwrap();
+            let mut requests = 0;
+            for record in reader.by_ref().map(Result::unwrap).take(TRACE_REQUESTS_MAX) {
+                let direction = match record.op {
+                    Op::Read => Direction::Read,
+                    Op::Write => Direction::Write,
+                    _ => continue,
+                };
+                let range = ByteRange::at(record.offset_bytes, record.length_bytes);
+                let seen = table.observe(range, direction, PROMOTION);
+                assert_eq!(seen, twin.observe(range, direction, PROMOTION), "{name}: {range}");
+                requests += 1;
+            }
+            assert!(requests > 100, "{name} has {requests} reads and writes");
+            table.self_check();
+        }
+    }
+
     proptest! {
         /// In order, and with fewer streams than are followed, the answer is the sum.
         #[test]
@@ -350,6 +399,28 @@ mod tests {
                 let range = ByteRange::at(start * 512, len * 512);
                 let seen = table.observe(range, direction, StreamPromotion { requests: 3, bytes: 8192 });
                 prop_assert!(seen.bytes >= range.len() && seen.end >= range.end());
+            }
+            table.self_check();
+        }
+
+        /// Streams, their neighbours and random requests, more than are followed.
+        #[test]
+        fn streams_are_those_of_the_naive_twin(
+            steps in prop::collection::vec((0u64..400, 0u64..6, 0u64..4, any::<bool>()), 0..6000),
+        ) {
+            let (mut table, mut twin) = (StreamTable::default(), NaiveTable::default());
+            let mut ends = [0u64; 400];
+            for (stream, back, blocks, writes) in steps {
+                let direction = if writes { Direction::Write } else { Direction::Read };
+                let place = &mut ends[stream as usize];
+                let start = (stream << 30) + place.saturating_sub(back) * 512;
+                let range = ByteRange::at(start, (blocks + 1) * 512);
+                *place += if back == 0 { blocks + 1 } else { back };
+                let promotion = StreamPromotion { requests: 5, bytes: 20 << 10 };
+                prop_assert_eq!(
+                    table.observe(range, direction, promotion),
+                    twin.observe(range, direction, promotion)
+                );
             }
             table.self_check();
         }

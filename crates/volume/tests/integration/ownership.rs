@@ -395,6 +395,33 @@ fn a_device_that_joins_carries_the_record_too_and_one_that_is_refused_does_not()
 }
 
 #[test]
+fn volume_in_memory_has_no_owner_and_takes_a_disk_long_after_its_start() {
+    run(6, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let left = user("left", 1, 1);
+        let memory = |name| Rc::new(RamDevice::new(name, 9 * MIB)) as Rc<dyn BlockDevice>;
+        let members = ["m0", "m1", "m2"].map(memory);
+        let devices = || Devices { members: members.to_vec(), ..Devices::default() };
+        let description = Description { cache: None, ..description() };
+        Volume::create(&description, &devices(), &CREATE).await.expect("created");
+        let volume = left.open_by(&disks, &description, devices()).await.expect("nobody has it");
+        runtime.sleep(LONG).await;
+        assert!(volume.status().owner.is_none(), "nothing is late, where nothing is renewed");
+        let (word, uuid) = ("m3".into(), Uuid::from_u128(0x5a4e));
+        let device = disks.device(4, &left.link);
+        let spare = NewMember { word, device, uuid, occupied: Occupied::Refuse };
+        volume.add_spare(None, spare).await.expect("a disk joins");
+        assert_eq!(state(&volume), OwnerState::Held);
+        runtime.sleep(LONG).await;
+        assert_eq!(state(&volume), OwnerState::Held);
+        assert!(disks.records()[4].starts_with(b"HPOWNER"));
+        volume.self_check();
+        volume.stop().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
 fn without_a_claimant_or_with_no_heartbeat_no_disk_says_whose_it_is() {
     run(7, |runtime, sim| async move {
         let disks = Disks::new(&runtime, &sim).await;

@@ -172,7 +172,7 @@ impl Fence {
             Some(Loss::Lock { device, reason }) => {
                 OwnerState::LockLost { device: device.to_string(), reason: reason.clone() }
             }
-            None if self.is_certain() => OwnerState::Held,
+            None if self.is_certain() || !self.owns_any() => OwnerState::Held,
             None => OwnerState::Late,
         }
     }
@@ -187,6 +187,19 @@ impl Fence {
             self.loss.replace(Some(loss));
         }
         self.changed.notify_all();
+    }
+
+    /// Whether a device says, or is to say, whose it is. One in memory never does.
+    pub fn owns_any(&self) -> bool {
+        self.devices().iter().any(|device| device.is_ours())
+    }
+
+    /// The first device becomes the volume's: there was no record before that another host could
+    /// have taken over, however long ago the start was.
+    fn begin_lease(&self) {
+        if !self.is_lost() && !self.owns_any() {
+            self.certain_until.set(self.runtime.now() + self.me.interval() * LEASE_INTERVALS);
+        }
     }
 
     #[inline]
@@ -285,7 +298,10 @@ impl BlockDevice for Guarded {
 
     fn submit(&self, request: Request) -> Submission<'_> {
         if !self.fence.is_certain() {
-            return Submission::pending(self.submit_when_certain(request));
+            self.fence.begin_lease();
+            if !self.fence.is_certain() {
+                return Submission::pending(self.submit_when_certain(request));
+            }
         }
         if request.is_mutation() {
             self.is_ours.set(true);

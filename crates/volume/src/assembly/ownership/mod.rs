@@ -181,8 +181,10 @@ impl Ownership {
         self.0.as_ref().filter(|fence| fence.me.has_heartbeat())
     }
 
+    /// `None` where no device says whose the volume is.
     pub fn status(&self) -> Option<OwnerStatus> {
-        let fence = self.0.as_ref().filter(|it| it.me.has_heartbeat() || it.is_lost())?;
+        let says = |it: &&Rc<Fence>| it.is_lost() || it.me.has_heartbeat() && it.owns_any();
+        let fence = self.0.as_ref().filter(says)?;
         let (host, heartbeat_ms) = (fence.me.host.name.clone(), fence.me.interval_ms);
         Some(OwnerStatus { host, heartbeat_ms, state: fence.state() })
     }
