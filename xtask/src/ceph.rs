@@ -16,6 +16,7 @@
 mod cluster;
 mod fio;
 mod host;
+mod sandbox;
 mod scenarios;
 mod speed;
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use uuid::Uuid;
 
 /// Longest path that a Unix socket can have on Linux, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
@@ -291,11 +292,19 @@ impl Places {
         self.of_volume(name).state.join(format!("{name}.head"))
     }
 
-    /// The rule for udev that keeps others off the existing device of a volume, where this machine
+    /// The same of a further core. No volume and no other core has this one, also when the core is
+    /// a volume of its own.
+    pub fn head_of_core(&self, volume: &str, core: &str, uuid: Uuid) -> PathBuf {
+        let unique = uuid.as_fields().0;
+        self.of_volume(volume).state.join(format!("{volume}@{core}-{unique:08x}.head"))
+    }
+
+    /// The rule for udev that keeps others off the existing device of this head, where this machine
     /// has such rules, and the volume is the system's.
-    pub fn udev_rule(&self, name: &str) -> Option<PathBuf> {
+    pub fn udev_rule(&self, head: &Path) -> Option<PathBuf> {
         let has_udev = self.are_of_system && Path::new(UDEV).is_dir();
-        has_udev.then(|| Path::new(UDEV).join(format!("rules.d/63-headpond-{name}.rules")))
+        let name = head.file_stem().filter(|_| has_udev)?.to_str()?;
+        Some(Path::new(UDEV).join(format!("rules.d/63-headpond-{name}.rules")))
     }
 
     /// Saves a drive's state before it is set.

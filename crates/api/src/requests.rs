@@ -158,7 +158,11 @@ pub struct AddCoreBody {
     #[serde(default)]
     pub zeroed: bool,
     pub members: Vec<String>,
-    /// Overwrite data on the devices.
+    /// The only member is an existing device, which keeps its contents, as an array of level 0;
+    /// strip and bitmap are then chosen by its size.
+    #[serde(default)]
+    pub keep: bool,
+    /// Overwrite data on the devices; with `keep`, accept that the cache is in write-back mode.
     #[serde(default)]
     pub force: bool,
 }

@@ -8,7 +8,8 @@ use headpond_api::outcome::Failure;
 use headpond_api::requests::{AddCoreBody, RemoveCoreBody};
 use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
-use headpond_raid::{Intent, Occupied};
+use headpond_raid::superblock::DATA_OFFSET_MIN;
+use headpond_raid::{Intent, Level, Occupied};
 use headpond_volume::{
     BackgroundRate, CoreChangeError, CoreDescription, CreateOptions, Description, DescriptionError,
     FurtherCoreDescription, Keeping, Volume,
@@ -26,11 +27,23 @@ impl ControlService {
         }
         // Before the check for duplicates: a device of the volume is refused as such.
         let specs = self.vet_members(body).await?;
-        let described = described.map_err(Failure::usage)?;
+        let mut described = described.map_err(Failure::usage)?;
+        if body.keep {
+            return self.add_existing(&specs, &mut described, body).await;
+        }
         let members = self.opener.open_all(&specs).await?;
         if body.zeroed {
             expect_zeros(&members).await?;
         }
+        self.add_core_on(members, described, body).await
+    }
+
+    async fn add_core_on(
+        &self,
+        members: Vec<Rc<dyn BlockDevice>>,
+        described: FurtherCoreDescription,
+        body: &AddCoreBody,
+    ) -> Result<Status> {
         let options = options(body);
         let made = self.volume.make_core(described.clone(), members, &options, self.pool.clone());
         let made = made.await.map_err(not_changed)?;
@@ -42,6 +55,45 @@ impl ControlService {
         added.map_err(not_changed)?;
         saved.and(offered)?;
         Ok(self.status())
+    }
+
+    /// The core is a device with its contents, whose head is made.
+    async fn add_existing(
+        &self,
+        specs: &[DeviceSpec],
+        described: &mut FurtherCoreDescription,
+        body: &AddCoreBody,
+    ) -> Result<Status> {
+        let ([device], Level::Raid0) = (specs, body.raid) else {
+            let error = "one device keeps its contents, as an array of level 0";
+            return Err(Failure::usage(error));
+        };
+        let Description { name: volume, cache, .. } = self.volume.description();
+        if cache.is_some_and(|cache| cache.settings.mode.is_write_back()) && !body.force {
+            return Err(Failure::refused(format!(
+                "{volume} has a write-back cache: {device} alone would be out of date, and damaged when \
+                 it is used past {volume} or the cache device is lost: `headpond set {volume} \
+                 mode=write-through`, or accept that with --force"
+            )));
+        }
+        let uuid = described.uuid;
+        let head = self.files.head_of_core(volume, described.name.clone(), uuid).await?;
+        let existing = DeviceSpec::existing(device.clone(), head.clone());
+        let existing = existing.map_err(Failure::usage)?;
+        let added = match self.opener.take_existing(device, &head).await {
+            Ok(taken) => {
+                let bytes = taken.size_bytes() - DATA_OFFSET_MIN;
+                described.core = CoreDescription::on_existing(existing.to_string(), bytes);
+                self.add_core_on(vec![taken], described.clone(), body).await
+            }
+            Err(error) => Err(error),
+        };
+        let is_named = self.volume.description().further_cores.iter().any(|it| it.uuid == uuid);
+        if added.is_err() && !is_named {
+            // Of no volume; it may not have been made.
+            let _ = self.files.remove(head).await;
+        }
+        added
     }
 
     /// It becomes a volume of its own.
@@ -124,7 +176,8 @@ impl ControlService {
     }
 
     async fn vet_members(&self, body: &AddCoreBody) -> Result<Vec<DeviceSpec>> {
-        let consent = if body.force { Consent::Forced } else { Consent::Careful };
+        // Contents that are kept are none to be lost; what is in use cannot be forced.
+        let consent = if body.force || body.keep { Consent::Forced } else { Consent::Careful };
         let specs: Vec<DeviceSpec> =
             body.members.iter().map(|name| Ok(name.parse()?)).collect::<Result<_>>()?;
         for spec in &specs {

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use headpond_api::place::{Left, Places};
 use headpond_block::LocalFuture;
 use headpond_volume::Description;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -58,6 +59,24 @@ impl Files {
             Ok(places.exists(&name) && !places.load(&name).is_ok_and(is_core_alone))
         };
         self.in_turn(look)
+    }
+
+    /// The head of an existing device that becomes a further core.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub fn head_of_core(
+        &self,
+        volume: String,
+        core: String,
+        uuid: Uuid,
+    ) -> LocalFuture<'static, Result<PathBuf>> {
+        self.in_turn(move |places| Ok(places.head_of_core(&volume, &core, uuid)))
+    }
+
+    /// Removes what is of no volume.
+    pub fn remove(&self, path: PathBuf) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |_| Ok(std::fs::remove_file(path)?))
     }
 
     /// Removes a description, where there is one.

@@ -12,6 +12,7 @@ pub enum Kind {
     Ssd,
     Controller,
     Network,
+    Remote,
 }
 
 impl fmt::Display for Kind {
@@ -21,6 +22,7 @@ impl fmt::Display for Kind {
             Self::Ssd => "ssd",
             Self::Controller => "controller",
             Self::Network => "network",
+            Self::Remote => "remote",
         })
     }
 }

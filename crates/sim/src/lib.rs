@@ -11,6 +11,7 @@
 //!   virtual time or against the wall clock; [`FixedLatencyDevice`] is the simple model of a fast
 //!   device.
 //! - [`ssd`]: the solid state drive, likewise.
+//! - [`remote`]: storage behind a network, as it was measured from outside.
 //! - [`controller`] and [`NetworkLink`]: what may lie between the host and its drives.
 //! - [`Power`], [`Medium`], [`SimDisk`]: disks that lose what was not flushed, and a switch to cut
 //!   the power at any device operation.
@@ -39,6 +40,7 @@ pub mod net;
 mod network;
 mod power;
 mod random;
+pub mod remote;
 mod runtime;
 mod sim_disk;
 mod sparse;

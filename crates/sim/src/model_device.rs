@@ -14,6 +14,7 @@
 
 use crate::command::{Command, CommandKind, Machine, Tag};
 use crate::hdd::{Drive, HddModel};
+use crate::remote::{RemoteModel, RemoteQueue};
 use crate::ssd::{SsdDrive, SsdModel, State};
 use headpond_block::sync::{Notify, Receiver, Sender, oneshot};
 use headpond_block::{
@@ -76,6 +77,27 @@ impl ModelDevice {
             ..store.geometry().clone()
         };
         Self::of(store, geometry, Box::new(SsdDrive::new(model, state, seed)), runtime)
+    }
+
+    /// Remote storage of `model`.
+    pub fn remote(
+        store: Rc<dyn BlockDevice>,
+        model: Rc<RemoteModel>,
+        seed: u64,
+        runtime: &Runtime,
+    ) -> Self {
+        let own = match model.reports_a_cache() {
+            true => Stability::Flushable,
+            false => Stability::StableOnCompletion,
+        };
+        let geometry = Geometry {
+            size_bytes: model.size_bytes().min(store.geometry().size_bytes),
+            stability: own.worst(store.geometry().stability),
+            rotational: false,
+            stripe: None,
+            ..store.geometry().clone()
+        };
+        Self::of(store, geometry, Box::new(RemoteQueue::new(model, seed)), runtime)
     }
 
     fn of(

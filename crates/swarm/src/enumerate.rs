@@ -186,6 +186,7 @@ impl Bench {
             tier: None,
             idle_core: None,
             works_beside: false,
+            existing_beside: false,
             journal: None,
             window_start: 0,
             window_bytes: 64 << 10,

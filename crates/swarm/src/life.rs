@@ -180,7 +180,7 @@ impl World<'_> {
         phase("opening");
         let machine = self.machine;
         let controls = machine.controls();
-        let devices = machine.devices(runtime, sim, &order.absent, &controls);
+        let devices = machine.all_devices(runtime, sim, &order.absent, &controls).await;
         let description = machine.description(&order.settings);
         let volume = match Volume::open(runtime, &description, devices, careful()).await {
             Ok(volume) => Rc::new(volume),

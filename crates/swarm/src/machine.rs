@@ -3,6 +3,7 @@
 mod aim;
 mod copies;
 mod copy_count;
+mod existing;
 mod images;
 mod journals;
 mod pages;
@@ -141,7 +142,7 @@ impl Machine {
         };
         let idle = |name: &str| {
             let geometry =
-                Geometry { stability, ..Geometry::of_size(topology.idle_member_bytes()) };
+                Geometry { stability, ..Geometry::of_size(topology.idle_member_bytes(name)) };
             Rc::new(Medium::new(name, geometry).with_atoms(4096))
         };
         let disk = |name: &str| {
@@ -194,7 +195,8 @@ impl Machine {
         let main = async |runtime: Runtime, sim: Sim| {
             let blank = self.blank_copies(&runtime, &sim);
             let devices = self.devices(&runtime, &sim, &Absent::default(), &self.controls());
-            let devices = Devices { copies: blank, ..devices };
+            let mut devices = Devices { copies: blank, ..devices };
+            self.take_existing(&mut devices, &runtime, &sim).await;
             let description = self.description(&settings);
             let options = self.topology.create_options();
             Volume::create(&description, &devices, &options).await.map(drop)
@@ -400,7 +402,9 @@ impl Machine {
             Some((medium?, control)).filter(|_| !is_absent)
         });
         let members = present.map(|(medium, control)| attach(medium, control, SLOW));
-        let idle = self.idle_devices(runtime, sim).filter(|_| self.names_core.get());
+        // An existing one is opened with its head.
+        let is_plain = self.names_core.get() && !self.topology.existing_beside;
+        let idle = self.idle_devices(runtime, sim).filter(|_| is_plain);
         let cache = self.cache_disk().filter(|_| !absent.cache && self.names_cache.get());
         let journal = self.journal_disk(absent).filter(|_| !absent.journal);
         Devices {

@@ -76,6 +76,8 @@ pub struct Topology {
     pub idle_core: Option<IdleCore>,
     /// Of that one something is asked after all.
     pub works_beside: bool,
+    /// And it is a device with contents of its own, instead of a mirror.
+    pub existing_beside: bool,
     /// The array has a stripe journal.
     pub journal: Option<JournalWhen>,
     /// The part of the core that is worked on.
@@ -163,6 +165,7 @@ impl Topology {
             tier,
             idle_core,
             works_beside: false,
+            existing_beside: false,
             window_start,
             window_bytes,
         };
@@ -173,6 +176,7 @@ impl Topology {
         // That core is a mirror, which only what is marked makes equal after a cut.
         let may_work = topology.idle_core.is_some() && topology.has_intent;
         topology.works_beside = may_work && aside.one_in(2);
+        topology.existing_beside = topology.works_beside && aside.one_in(2);
         topology
     }
 
@@ -377,16 +381,7 @@ impl Topology {
             background: BackgroundRate::default(),
             journal: self.journal.map(|when| JournalDescription::of("journal".into(), when)),
         };
-        let idle = CoreDescription {
-            raid: Level::Raid1,
-            groups: 1,
-            integrity: false,
-            members: IDLE_MEMBERS.map(String::from).into(),
-            declustered: None,
-            striping: Striping::Plain,
-            journal: None,
-            ..worked_on.clone()
-        };
+        let idle = self.idle_description(&worked_on);
         let (core, further) = match self.idle_core {
             None => (worked_on, None),
             Some(IdleCore::First) => (idle, Some(worked_on)),
@@ -421,13 +416,35 @@ impl Topology {
         }
     }
 
+    /// The core beside the one that is worked on: a mirror, or an existing device.
+    fn idle_description(&self, worked_on: &CoreDescription) -> CoreDescription {
+        let [body, head] = IDLE_MEMBERS;
+        let (raid, members) = match self.existing_beside {
+            true => (Level::Raid0, vec![format!("existing:{body}?head={head}")]),
+            false => (Level::Raid1, IDLE_MEMBERS.map(String::from).into()),
+        };
+        CoreDescription {
+            raid,
+            groups: 1,
+            integrity: false,
+            members,
+            declustered: None,
+            striping: Striping::Plain,
+            journal: None,
+            ..worked_on.clone()
+        }
+    }
+
     /// Of the cores, the one that is worked on.
     pub(crate) fn worked_on(&self) -> usize {
         usize::from(self.idle_core == Some(IdleCore::First))
     }
 
-    pub(crate) fn idle_member_bytes(&self) -> u64 {
-        MEMBER_HEAD_BYTES + ROOM_BYTES.next_multiple_of(self.strip_bytes)
+    pub(crate) fn idle_member_bytes(&self, name: &str) -> u64 {
+        let data = ROOM_BYTES.next_multiple_of(self.strip_bytes);
+        // An existing device has nothing in front of its data.
+        let is_body = self.existing_beside && name == IDLE_MEMBERS[0];
+        if is_body { data } else { MEMBER_HEAD_BYTES + data }
     }
 
     pub(crate) fn create_options(&self) -> CreateOptions {
@@ -535,7 +552,8 @@ impl fmt::Display for Topology {
             write!(f, "; stripe journal ({when:?})")?;
         }
         if let Some(place) = self.idle_core.filter(|_| self.works_beside) {
-            write!(f, "; a core ({place:?}) with work of its own beside it")?;
+            let what = if self.existing_beside { "an existing device" } else { "a core" };
+            write!(f, "; {what} ({place:?}) with work of its own beside it")?;
         } else if let Some(idle) = self.idle_core {
             write!(f, "; an idle core ({idle:?}) beside it")?;
         }

@@ -32,7 +32,7 @@ const CASES_MAX_RAREST: u64 = 1500;
 const FOUND_BY: [(Defect, u64); 36] = [
     (Defect::ReinsertDirtyAsRead, 200),
     (Defect::CleanBeforeCoreFlush, 15),
-    (Defect::ReuseBeforeCopiesAreStable, 311),
+    (Defect::ReuseBeforeCopiesAreStable, 181),
     (Defect::ReuseBeforeTailMoves, 12),
     (Defect::ForgetTombstone, 2),
     (Defect::TombstoneBeforeCoreFlush, 26),
@@ -43,7 +43,7 @@ const FOUND_BY: [(Defect, u64); 36] = [
     (Defect::KeepFailedCache, 3),
     (Defect::FlushIntoMemory, 9),
     (Defect::MergeWithOldBlock, 6),
-    (Defect::CompleteWithZeros, 156),
+    (Defect::CompleteWithZeros, 312),
     (Defect::SavePartAsWhole, 174),
     (Defect::SkipLogFlush, 2),
     (Defect::SkipCoreFlush, 2),

@@ -223,6 +223,9 @@ pub(crate) fn modelled(
             let seed = chance.number();
             Rc::new(ModelDevice::ssd(store, Rc::clone(model), state, seed, runtime))
         }
+        Model::Remote(model) => {
+            Rc::new(ModelDevice::remote(store, Rc::clone(model), chance.number(), runtime))
+        }
         Model::Controller(_) | Model::Network(_) => unreachable!("checked with the stack"),
     }
 }

@@ -1,5 +1,7 @@
 //! What a simulated machine is made of, as a file that people write.
 
+mod single;
+
 use crate::condition::Condition;
 use crate::endurance::Endurance;
 use crate::engine::{EngineError, EngineModel};
@@ -28,6 +30,8 @@ pub struct Stack {
     /// So many alike, with all that belongs to them, behind one controller and one network.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub arrays: u16,
+    /// The array; or, as one word, the model of the one device that it is made of.
+    #[serde(deserialize_with = "single::or_array")]
     pub core: CoreStack,
     /// How the array works.
     #[serde(default)]
@@ -222,12 +226,16 @@ impl Stack {
             (Model::Ssd(model), Some(enabled)) => {
                 Model::Ssd(Rc::new(Rc::unwrap_or_clone(model).with_write_cache(enabled)))
             }
-            (drive @ (Model::Hdd(_) | Model::Ssd(_)), None) => drive,
-            (other, _) => return Err(other.is_not("a drive, hdd or ssd (core.drive)")),
+            (drive @ (Model::Hdd(_) | Model::Ssd(_) | Model::Remote(_)), None) => drive,
+            (remote @ Model::Remote(_), Some(_)) => {
+                let wanted = "a drive whose write cache can be switched (core.drive_write_cache)";
+                return Err(remote.is_not(wanted));
+            }
+            (other, _) => return Err(other.is_not("a drive, hdd, ssd or remote (core.drive)")),
         };
         let named = self.cache.as_ref().and_then(|cache| cache.model.as_deref());
         let cache = match named.map(models::load).transpose()? {
-            Some(other @ (Model::Controller(_) | Model::Network(_))) => {
+            Some(other @ (Model::Controller(_) | Model::Network(_) | Model::Remote(_))) => {
                 return Err(other.is_not("a drive, hdd or ssd (cache.model)"));
             }
             cache => cache,
@@ -353,6 +361,25 @@ mod tests {
     }
 
     #[test]
+    fn a_core_of_one_word_is_one_device_of_that_model() {
+        let stack = Stack::parse("name = \"far\"\ncore = \"rbd\"\n[cache]\nsize = \"1G\"\n");
+        let stack = stack.unwrap();
+        assert_eq!((stack.core.drive.as_str(), stack.core.drives), ("rbd", 1));
+        assert_eq!((stack.core.raid, stack.core.groups), (Level::Raid0, 1));
+        assert_eq!(stack.capacity_bytes().unwrap(), 1 << 40);
+        let again = toml::to_string(&stack).unwrap();
+        assert_eq!(Stack::parse(&again).unwrap(), stack);
+        for (core, says) in [
+            ("\"floppy\"", "no model named floppy"),
+            ("\"net-10g\"", "is a model of kind network; here a drive"),
+            ("7", "a table of the array, or the model of its one device"),
+        ] {
+            let error = Stack::parse(&format!("name = \"far\"\ncore = {core}\n")).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_left_out_has_its_default() {
         let stack = Stack::parse(TEXT).unwrap();
         assert_eq!(stack.core.strip, Size(64 << 10));
@@ -369,6 +396,7 @@ mod tests {
             ("write_us = 20", "line = \"12K\"", "cache.line must be a power of two from 4K to 1M"),
             ("raid = 60", "raid = 7", "not a supported RAID level"),
             ("hdd-7k2-4t", "net-10g", "net-10g is a model of kind network; here a drive"),
+            ("hdd-7k2-4t\"", "rbd\"\ndrive_write_cache = true", "whose write cache can be"),
             ("raid = 60\ngroups = 4", "raid = 0\ncondition = \"degraded\"", "RAID 0 loses no"),
             ("drives = 40", "drives = 40\ncontroller = \"net-10g\"", "here a controller"),
             ("write_us = 20", "write_us = 20\nmodel = \"nvme-dc-2t\"", "must be left out beside"),

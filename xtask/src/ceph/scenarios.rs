@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::cluster::Cluster;
 use super::host::{Host, said};
-use super::speed;
+use super::{sandbox, speed};
 use crate::rig::random::Random;
 
 const IMAGE_MIB: u64 = 512;
@@ -24,12 +24,13 @@ pub struct Scenario {
     play: fn(&mut Stage) -> Result<Vec<String>>,
 }
 
-pub const SCENARIOS: [Scenario; 6] = [
+pub const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "an OSD is killed in mid-clean", play: osd_killed },
     Scenario { name: "the cluster is stopped for a minute and comes back", play: outage },
     Scenario { name: "the daemon is killed again and again under verified load", play: kills },
     Scenario { name: "a second host is refused, and then breaks the lock", play: lock_broken },
     Scenario { name: "a host that stalls loses its lock to a second one", play: host_stalls },
+    Scenario { name: "the sandbox of the unit lets librbd work", play: sandbox::check },
     Scenario { name: "speed beside the bare image", play: speed::measure },
 ];
 

@@ -119,14 +119,16 @@ fn gained(gain: Gain) -> String {
 pub(super) fn assumptions(situation: &Situation) -> Vec<String> {
     let core = &situation.stack.core;
     let unless = if situation.freedom.array { " where no other is advised" } else { "" };
-    let mut lines = vec![format!(
-        "RAID {} of {} {} in {} groups, strip {}{unless}",
-        core.raid.number(),
-        core.drives,
-        core.drive,
-        core.groups,
-        size(core.strip.bytes())
-    )];
+    let mut lines = vec![match core.drives {
+        1 => format!("one {}", core.drive),
+        drives => format!(
+            "RAID {} of {drives} {} in {} groups, strip {}{unless}",
+            core.raid.number(),
+            core.drive,
+            core.groups,
+            size(core.strip.bytes())
+        ),
+    }];
     if let Some(cache) = &situation.stack.cache {
         let device = match &cache.model {
             Some(model) => model.clone(),

@@ -68,6 +68,41 @@ fn small_sequential_writes_one_at_a_time_are_written_back() {
     assert!(advice.gain.factor > 3.0);
 }
 
+/// A machine whose core is one device of this model.
+fn single(model: &str) -> Situation {
+    let text = format!("name = \"far\"\ncore = {model:?}\n[cache]\n{FLASH}");
+    Situation { stack: Stack::parse(&text).unwrap(), ..situation(RAID60, FLASH) }
+}
+
+/// Small random writes, four at a time, over 512 MiB.
+fn scattered_writes() -> Vec<TraceRecord> {
+    let job = Job { service_ns: 2_000_000, ..Job::new(4, 2000, 4096) };
+    job.run(|n| (Op::Write, scattered(n, 1) % (128 << 10) * 4096))
+}
+
+#[test]
+fn small_writes_to_a_slow_image_of_ceph_are_written_back() {
+    let advice = advice(&scattered_writes(), &single("rbd"));
+    assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
+    assert!(advice.gain.factor > 2.0, "{}", advice.gain.factor);
+    assert_eq!(advice.assumptions[0], "one rbd");
+}
+
+#[test]
+fn an_image_that_is_as_fast_as_the_cache_is_not_cached() {
+    let service =
+        "latency_us = [[100, 16]]\niops = [[8, 500_000]]\nmib_us = 400\nmb_per_s = 3000\n";
+    let text = format!(
+        "kind = \"remote\"\nname = \"fast\"\ndescription = \"d\"\ncapacity_bytes = 1_099_511_627_776\n\
+         [read]\n{service}[write]\n{service}"
+    );
+    let folder = headpond_testkit::tempdir();
+    let path = folder.path().join("fast.toml");
+    std::fs::write(&path, text).unwrap();
+    let advice = advice(&scattered_writes(), &single(path.to_str().unwrap()));
+    assert!(!advice.cache, "{} {}", advice.gain.factor, advice.settings_line());
+}
+
 #[test]
 fn reads_without_reuse_are_not_cached() {
     let mostly_reads = |n: u64| if n.is_multiple_of(40) { Op::Write } else { Op::Read };

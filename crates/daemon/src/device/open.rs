@@ -198,7 +198,7 @@ impl Opener {
     ) -> Result<Rc<dyn BlockDevice>> {
         let model = self.model(name).await?;
         let Some(size_bytes) = model.capacity_bytes() else {
-            return Err(model.is_not("a drive (hdd or ssd)").into());
+            return Err(model.is_not("a device (hdd, ssd or remote)").into());
         };
         let options = FileOptions::new(store).create(size_bytes, Allocation::Sparse);
         let (store, phase) = (self.file(options).await?, self.phase(spec));
@@ -206,6 +206,9 @@ impl Opener {
             Model::Hdd(model) => Rc::new(ModelDevice::new(store, model, phase, &self.runtime)),
             Model::Ssd(model) => {
                 Rc::new(ModelDevice::ssd(store, model, State::Full, phase, &self.runtime))
+            }
+            Model::Remote(model) => {
+                Rc::new(ModelDevice::remote(store, model, phase, &self.runtime))
             }
             Model::Controller(_) | Model::Network(_) => unreachable!("these store nothing"),
         })

@@ -89,6 +89,7 @@ pub struct MergeArgs {
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond advise sda.blktrace.0 --raid 6 --members 12 --cache-size 400G\n  \
+    headpond advise vm1.hptrace --core rbd.toml --cache-size 100G     # an image of Ceph\n  \
     headpond advise hv0.hptrace --volume hv0 --json\n  \
     headpond advise monday.hptrace --stack machine.toml --goal p99    # as for simulate\n  \
     headpond advise monday.hptrace --emit lvmcache > cache.sh         # read it, then run it\n  \
@@ -108,11 +109,15 @@ pub struct AdviseArgs {
     #[arg(long, default_value = "throughput")]
     pub goal: Goal,
     /// Take array and cache from this volume.
-    #[arg(long, conflicts_with_all = ["stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile"])]
+    #[arg(long, conflicts_with_all = ["stack", "core", "raid", "members", "groups", "strip", "cache_size", "cache_volatile"])]
     pub volume: Option<String>,
     /// Take array and cache from this machine, a file as for simulate.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["raid", "members", "groups", "strip", "drive", "cache_size"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["core", "raid", "members", "groups", "strip", "drive", "cache_size"])]
     pub stack: Option<PathBuf>,
+    /// The model of the one device that is to be cached, instead of an array: rbd for an image of
+    /// Ceph, or the file that `headpond model fit --device rbd:POOL/IMAGE` wrote.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["raid", "members", "groups", "strip", "drive"])]
+    pub core: Option<String>,
     /// RAID level of the array; without it an array is assumed, and described in the advice.
     #[arg(long, value_name = "LEVEL", requires = "members")]
     pub raid: Option<Level>,
@@ -177,7 +182,7 @@ pub struct LiveArgs {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_endurance", "cache_volatile", "lenient", "format", "emit", "signature", "html"]
+        conflicts_with_all = ["file", "volume", "stack", "core", "raid", "members", "groups", "strip", "cache_size", "cache_endurance", "cache_volatile", "lenient", "format", "emit", "signature", "html"]
     )]
     pub live: Option<String>,
     /// Apply the advice, compare before and after, and roll back settings without a measured gain.

@@ -514,8 +514,10 @@ pub struct StopArgs {
 /// Take Headpond away from an existing device (`create --core DEV --keep`): dirty data is written
 /// to it, and the volume removed. The device is used directly again.
 #[derive(Args)]
-#[command(after_help = "Example:\n  headpond detach hv6\n  mount /dev/sdb /srv")]
+#[command(after_help = "Examples:\n  headpond detach hv6\n  mount /dev/sdb /srv\n  \
+    headpond detach hv6/logs      # a further core of a served volume, which goes on")]
 pub struct DetachArgs {
+    /// The volume, or VOLUME/CORE.
     pub name: String,
 }
 

@@ -76,9 +76,8 @@ pub fn run(places: &Places, defaults: &SettingDefaults, args: &CreateArgs) -> Re
     claims::tell_lost(&claims);
     tell_of_write_caches(&with_write_cache);
     notes.iter().for_each(|note| println!("{note}"));
-    if let [existing @ DeviceSpec::Existing { body, .. }] = &members[..] {
-        existing::tell(places, &description, body);
-        existing::hide(places, &description.name, existing);
+    if let [existing @ DeviceSpec::Existing { .. }] = &members[..] {
+        existing::taken(places, &description, &description.name, existing);
     }
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
     Ok(Exit::Ok)
@@ -116,10 +115,7 @@ fn settings(args: &CreateArgs, defaults: &SettingDefaults) -> Result<SettingDefa
 /// The members of a new array, or the existing device.
 fn members(places: &Places, args: &CreateArgs) -> Result<Vec<DeviceSpec>> {
     let Some(core) = &args.core else {
-        if args.keep {
-            let error = "--keep keeps the contents of the device of --core: name it there";
-            return Err(Failure::usage(error));
-        }
+        existing::refuse_keep_alone(args.keep)?;
         return specs(&args.members);
     };
     let existing = DeviceSpec::existing(spec(core)?, places.head(&args.name));
@@ -130,7 +126,7 @@ fn members(places: &Places, args: &CreateArgs) -> Result<Vec<DeviceSpec>> {
 fn core(args: &CreateArgs, members: &[DeviceSpec]) -> Result<CoreDescription> {
     if let [existing @ DeviceSpec::Existing { .. }] = members {
         // Its size is known when it is open.
-        return Ok(existing::core_on(existing, 0));
+        return Ok(CoreDescription::on_existing(existing.to_string(), 0));
     }
     let level = args.array.level()?;
     Ok(CoreDescription {
@@ -233,7 +229,7 @@ fn write(
             [existing @ DeviceSpec::Existing { body, head }] => {
                 let taken = opener.take_existing(body, head).await?;
                 let bytes = taken.size_bytes() - DATA_OFFSET_MIN;
-                description.core = existing::core_on(existing, bytes);
+                description.core = CoreDescription::on_existing(existing.to_string(), bytes);
                 vec![taken]
             }
             members => opener.open_all(members).await?,

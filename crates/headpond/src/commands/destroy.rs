@@ -33,9 +33,9 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
             devices.join(", ")
         )));
     }
-    let existing = existing::device_of(&description);
+    let existing = existing::devices_of(&description);
     let destroyed = erase(&description)?;
-    existing.into_iter().for_each(|device| existing::unhide(places, name, &device));
+    existing.iter().for_each(|device| existing::release(places, device));
     places.forget(name)?;
     for error in &destroyed.failed {
         eprintln!("headpond: note: not erased, old superblocks may remain: {error}");

@@ -1,6 +1,6 @@
 //! `headpond detach`.
 
-use super::{destroy, existing, waiting};
+use super::{core, destroy, existing, waiting};
 use crate::args::DetachArgs;
 use crate::device::{Consent, DeviceSpec, vet};
 use anyhow::{Context, Result};
@@ -20,7 +20,27 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// Where the volume has an array of its own, is in use, or has dirty data that cannot be written.
 pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
-    let name = &args.name;
+    match args.name.split_once('/') {
+        Some((volume, core)) => further(places, volume, core),
+        None => whole(places, &args.name),
+    }
+}
+
+/// A further core becomes a volume of its own first.
+fn further(places: &Places, volume: &str, core: &str) -> Result<Exit> {
+    let description = places.load(volume)?;
+    let named = description.further_cores.iter().find(|it| it.name == core);
+    if named.is_some_and(|it| !it.core.is_existing()) {
+        return Err(Failure::refused(format!(
+            "core {core} of {volume} is an array of its own members, which nothing else can read: \
+             `headpond core remove {volume} {core}` makes it a volume of its own"
+        )));
+    }
+    core::remove(places, volume, core)?;
+    whole(places, &format!("{volume}-{core}"))
+}
+
+fn whole(places: &Places, name: &str) -> Result<Exit> {
     let description = places.load(name)?;
     if !description.core.is_existing() {
         return Err(Failure::refused(format!(
@@ -28,11 +48,16 @@ pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
              `headpond destroy {name}`; `headpond cache detach {name}` takes its cache away"
         )));
     }
-    if let Some(core) = description.further_cores.first() {
-        let core = &core.name;
+    if let Some(further) = description.further_cores.first() {
+        let core = &further.name;
+        let way = match further.core.is_existing() {
+            true => format!("`headpond detach {name}/{core}` gives that one back"),
+            false => {
+                format!("`headpond core remove {name} {core}` makes that one a volume of its own")
+            }
+        };
         return Err(Failure::refused(format!(
-            "{name} has further cores, whose data would be lost: `headpond core remove {name} {core}` \
-             makes that one a volume of its own"
+            "{name} has further cores, whose data would be lost: {way}"
         )));
     }
     let client = Client::of(places, name)?;
@@ -52,14 +77,15 @@ pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
         )));
     }
     // Its daemon has let go of the head.
-    let device = existing::device_of(&description).context("its device has no name")?;
+    let device = existing::devices_of(&description).pop().context("its device has no name")?;
     let erased = destroy::erase(&description)?;
     for error in &erased.failed {
         eprintln!("headpond: note: not erased, an old superblock may remain: {error}");
     }
-    await_release(&device);
-    existing::unhide(places, name, &device);
+    await_release(&device.now);
+    existing::release(places, &device);
     places.forget(name)?;
+    let device = device.now;
     println!("detached {name}: {device} is used directly again, with all that was written to it");
     Ok(Exit::Ok)
 }

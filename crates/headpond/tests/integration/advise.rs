@@ -93,6 +93,22 @@ fn a_served_volume_gets_the_commands_that_set_it() {
 }
 
 #[test]
+fn a_fitted_model_of_remote_storage_is_a_core_of_its_own() {
+    let (user, trace) = user_with_writes();
+    let (device, model) = (user.path("image"), user.path("image.toml"));
+    fs::write(&device, vec![0x5a; 80 << 20]).unwrap();
+    let (device, model) = (device.to_str().unwrap(), model.to_str().unwrap());
+    user.ok(&["model", "fit", "--device", device, "--kind", "remote", "-o", model]);
+    assert!(fs::read_to_string(model).unwrap().contains("kind = \"remote\""));
+    let advise = ["advise", &trace, "--core", model, "--cache-size", "64M", "--effort", "quick"];
+    let advice = user.json(&[&advise[..], &["--json"]].concat());
+    let assumed = advice["advice"]["assumptions"].to_string();
+    assert!(assumed.contains(&format!("one {model}")) && !assumed.contains("--raid"), "{assumed}");
+    let both = user.run(&[&advise[..], &["--raid", "6", "--members", "8"]].concat());
+    assert!(both.code == 2 && both.err.contains("--core"), "{}", both.err);
+}
+
+#[test]
 fn modelled_members_of_a_served_volume_are_played_as_what_they_are_models_of() {
     let (user, trace) = user_with_writes();
     let model = |name: &str| format!("model:nvme-optane-375g?store={}", user.path(name).display());

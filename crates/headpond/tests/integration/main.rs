@@ -18,6 +18,7 @@ mod drive;
 mod errors;
 mod events;
 mod existing;
+mod existing_core;
 mod hung_server;
 mod import;
 mod kill;

@@ -23,4 +23,5 @@ pub(super) const BUILTIN: &[(&str, &str)] = models![
     "chipset-dmi3",
     "net-10g",
     "net-1g-stalls",
+    "rbd",
 ];

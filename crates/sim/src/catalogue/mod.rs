@@ -14,6 +14,7 @@ use crate::controller::ControllerModel;
 use crate::hdd::HddModel;
 use crate::kind::Kind;
 use crate::network::NetworkModel;
+use crate::remote::RemoteModel;
 use crate::ssd::SsdModel;
 use builtin::BUILTIN;
 use serde::Deserialize;
@@ -26,6 +27,7 @@ pub enum Model {
     Ssd(Rc<SsdModel>),
     Controller(Rc<ControllerModel>),
     Network(Rc<NetworkModel>),
+    Remote(Rc<RemoteModel>),
 }
 
 /// As much of a model file as every kind has.
@@ -58,6 +60,7 @@ impl Model {
             Kind::Ssd => Self::Ssd(Rc::new(SsdModel::parse(text)?)),
             Kind::Controller => Self::Controller(Rc::new(ControllerModel::parse(text)?)),
             Kind::Network => Self::Network(Rc::new(NetworkModel::parse(text)?)),
+            Kind::Remote => Self::Remote(Rc::new(RemoteModel::parse(text)?)),
         })
     }
 
@@ -67,6 +70,7 @@ impl Model {
             Self::Ssd(_) => Kind::Ssd,
             Self::Controller(_) => Kind::Controller,
             Self::Network(_) => Kind::Network,
+            Self::Remote(_) => Kind::Remote,
         }
     }
 
@@ -76,6 +80,7 @@ impl Model {
             Self::Ssd(model) => &model.parameters().name,
             Self::Controller(model) => &model.name,
             Self::Network(model) => &model.name,
+            Self::Remote(model) => &model.parameters().name,
         }
     }
 
@@ -85,6 +90,7 @@ impl Model {
             Self::Ssd(model) => &model.parameters().description,
             Self::Controller(model) => &model.description,
             Self::Network(model) => &model.description,
+            Self::Remote(model) => &model.parameters().description,
         }
     }
 
@@ -100,6 +106,7 @@ impl Model {
             Self::Ssd(model) => model.reports_a_cache(),
             Self::Controller(model) => model.reports_a_cache(),
             Self::Network(_) => false,
+            Self::Remote(model) => model.reports_a_cache(),
         }
     }
 
@@ -108,6 +115,7 @@ impl Model {
         match self {
             Self::Hdd(model) => Some(model.size_bytes()),
             Self::Ssd(model) => Some(model.size_bytes()),
+            Self::Remote(model) => Some(model.size_bytes()),
             Self::Controller(_) | Self::Network(_) => None,
         }
     }

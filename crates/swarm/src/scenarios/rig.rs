@@ -69,6 +69,7 @@ pub(super) fn cached_raid5() -> Topology {
         tier: None,
         idle_core: None,
         works_beside: false,
+        existing_beside: false,
         journal: None,
         window_start: 0,
         window_bytes: 1 << 20,

@@ -118,12 +118,20 @@ pub struct ReturningMember {
 const SILENT_MS: u64 = 2000;
 
 impl Volume {
-    /// Refuses a first core whose data lies where its users put it.
+    /// Refuses a core whose data lies where its users put it.
     pub(crate) fn refuse_existing(&self, core: Option<&str>) -> Result<(), ChangeMembersError> {
         let description = self.description();
-        let is_first = core.is_none_or(|core| core == description.name);
-        match is_first && description.core.is_existing() {
-            true => Err(ChangeMembersError::Existing { volume: description.name }),
+        let further = core.filter(|core| *core != description.name);
+        let (described, volume) = match further {
+            None => (Some(&description.core), description.name.clone()),
+            Some(name) => {
+                let mut cores = description.further_cores.iter();
+                let core = cores.find(|core| core.name == name).map(|core| &core.core);
+                (core, description.array_name(name))
+            }
+        };
+        match described.is_some_and(CoreDescription::is_existing) {
+            true => Err(ChangeMembersError::Existing { volume }),
             false => Ok(()),
         }
     }

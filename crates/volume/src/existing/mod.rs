@@ -26,13 +26,14 @@ mod samples;
 
 pub use samples::ContentsChanged;
 
+use crate::background::BackgroundRate;
 use crate::description::CoreDescription;
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Geometry, Outcome, RemoteStorage,
-    Request, RequestKind, Submission,
+    Request, RequestKind, Size, Submission,
 };
 use headpond_raid::superblock::DATA_OFFSET_MIN;
-use headpond_raid::{Inspection, inspect, journal_of};
+use headpond_raid::{Inspection, Level, Striping, inspect, journal_of};
 use record::{COPIES, ExistingRecord, RECORD_BYTES};
 use samples::Samples;
 use std::cell::Cell;
@@ -46,6 +47,9 @@ const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
 /// Sizes and addresses of the device are multiples of it.
 pub const UNIT_BYTES: u64 = headpond_block::BLOCK_BYTES;
 
+/// Longer strips gain nothing where there is one member.
+const STRIP_MAX: u64 = 1 << 20;
+
 /// How the name of one begins in a description.
 const SCHEME: &str = "existing:";
 
@@ -53,6 +57,25 @@ impl CoreDescription {
     /// Whether it is a device with its own contents, which has no superblock.
     pub fn is_existing(&self) -> bool {
         self.members.first().is_some_and(|member| member.starts_with(SCHEME))
+    }
+
+    /// The core that is an existing device of so many bytes: an array of one member, whose strips
+    /// follow each other and leave nothing of the device over.
+    pub fn on_existing(member: String, bytes: u64) -> Self {
+        let strip = 1 << bytes.trailing_zeros().min(STRIP_MAX.trailing_zeros());
+        Self {
+            raid: Level::Raid0,
+            groups: 1,
+            strip: Size(UNIT_BYTES.max(strip)),
+            intent: true,
+            integrity: false,
+            members: vec![member],
+            spares: Vec::new(),
+            declustered: None,
+            striping: Striping::Plain,
+            background: BackgroundRate::default(),
+            journal: None,
+        }
     }
 }
 
@@ -161,6 +184,17 @@ impl ExistingDevice {
     pub async fn accept(&self) -> Outcome {
         self.samples.forget_all();
         self.samples.refresh(&*self.head, &*self.body).await
+    }
+
+    /// Checks that it is as its head says; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        self.samples.self_check();
+        let bytes = self.samples.size_bytes();
+        assert!(bytes <= self.body.size_bytes(), "the device has all that is served");
+        assert_eq!(self.geometry.size_bytes, DATA_OFFSET_MIN + bytes, "head and device, no more");
     }
 
     async fn submit_to_head(&self, request: Request) -> Outcome {

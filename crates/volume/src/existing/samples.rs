@@ -62,6 +62,8 @@ pub(super) struct Samples {
 #[derive(Clone, Copy, Default)]
 struct Writes {
     under_way: u32,
+    /// Of these, those that the device may have: the checksum counts no more, stably.
+    on_body: u32,
     begun: u64,
 }
 
@@ -89,11 +91,14 @@ impl Samples {
             writes.under_way += 1;
             writes.begun += 1;
         }
-        let ended = self.forget(head, touched.clone()).await;
-        if ended.is_err() {
-            self.end_write(touched);
+        let forgotten = self.forget(head, touched.clone()).await;
+        for writes in &mut self.writes.borrow_mut()[touched] {
+            match forgotten {
+                Ok(()) => writes.on_body += 1,
+                Err(_) => writes.under_way -= 1,
+            }
         }
-        ended
+        forgotten
     }
 
     async fn forget(&self, head: &dyn BlockDevice, touched: Range<usize>) -> Outcome {
@@ -110,7 +115,34 @@ impl Samples {
     pub fn end_write(&self, touched: Range<usize>) {
         for writes in &mut self.writes.borrow_mut()[touched] {
             writes.under_way -= 1;
+            writes.on_body -= 1;
         }
+    }
+
+    /// Checks the invariants; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one does not hold.
+    pub fn self_check(&self) {
+        let (record, writes) = (self.record.borrow(), self.writes.borrow());
+        let samples = &record.samples;
+        assert_eq!(writes.len(), samples.len(), "each sample has its writes");
+        let is_in_order = samples.is_sorted_by(|one, next| one.offset < next.offset);
+        assert!(is_in_order, "samples are in the order of their addresses");
+        for (sample, writes) in samples.iter().zip(&*writes) {
+            let is_inside = sample.offset.is_multiple_of(UNIT_BYTES)
+                && sample.offset + UNIT_BYTES <= record.size_bytes;
+            assert!(is_inside, "a sample is a block of the device");
+            let Writes { under_way, on_body, begun } = *writes;
+            let is_counted = on_body <= under_way && u64::from(under_way) <= begun;
+            assert!(is_counted, "what the device may have is under way, and has begun");
+            let is_forgotten = on_body == 0 || sample.checksum.is_none();
+            assert!(is_forgotten, "what is being written has no checksum that counts");
+        }
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.record.borrow().size_bytes
     }
 
     pub fn forget_all(&self) {
@@ -193,4 +225,36 @@ pub(super) fn sampled_offsets(size_bytes: u64) -> Vec<u64> {
     offsets.sort_unstable();
     offsets.dedup();
     offsets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_testkit::{Break, assert_trips};
+
+    /// Of a device of 8 MiB; its first block is being written, and all others count.
+    fn in_use() -> Samples {
+        let mut record = ExistingRecord::of(8 << 20, "disk");
+        record.samples.iter_mut().skip(1).for_each(|sample| sample.checksum = Some(7));
+        let samples = Samples::new(record);
+        samples.writes.borrow_mut()[0] = Writes { under_way: 2, on_body: 1, begun: 5 };
+        samples
+    }
+
+    #[test]
+    fn check_notices_samples_that_a_start_could_not_trust() {
+        let breaks: [Break<Samples>; 6] = [
+            ("each sample has its writes", |it| {
+                it.writes.get_mut().pop();
+            }),
+            ("in the order of their addresses", |it| it.record.get_mut().samples.swap(1, 2)),
+            ("a block of the device", |it| it.record.get_mut().size_bytes = 4 << 20),
+            ("a block of the device", |it| it.record.get_mut().samples[3].offset += 512),
+            ("is under way, and has begun", |it| it.writes.get_mut()[4].on_body = 1),
+            ("has no checksum that counts", |it| {
+                it.record.get_mut().samples[0].checksum = Some(7);
+            }),
+        ];
+        assert_trips(in_use, Samples::self_check, &breaks);
+    }
 }

@@ -13,7 +13,8 @@ use headpond_volume::{
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// No power of two, as disks are.
@@ -104,6 +105,7 @@ impl Machine {
         let [body, head, cache] = self.disks(runtime, sim);
         let (member, change) = ExistingDevice::open(head, body).await.expect("its head is there");
         let change = change.map(|change| ChangedDevice { device: Rc::clone(&member), change });
+        drop(runtime.spawn(check_often(Rc::downgrade(&member), runtime.clone())));
         let devices = Devices {
             cache: Some(cache),
             members: vec![member],
@@ -139,6 +141,15 @@ impl Machine {
             Ended::Finished(started) => started,
             Ended::Cut => panic!("nobody cut the power"),
         }
+    }
+}
+
+/// As long as the device is in use, between the operations of the disks.
+async fn check_often(member: Weak<ExistingDevice>, runtime: Runtime) {
+    while let Some(member) = member.upgrade() {
+        member.self_check();
+        drop(member);
+        runtime.sleep(Duration::from_micros(30)).await;
     }
 }
 

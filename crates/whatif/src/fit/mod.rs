@@ -10,11 +10,13 @@
 
 mod disk;
 mod probe;
+mod remote;
 mod rotation;
 mod ssd;
 mod writes;
 
 pub use disk::{MeasuredDisk, MeasuredDiskWrites};
+pub use remote::{MeasuredRemote, MeasuredService};
 pub use ssd::{MeasuredSsd, MeasuredSsdWrites};
 
 use headpond_block::{BlockDevice, DeviceError, Runtime};
@@ -29,8 +31,16 @@ pub struct FitOptions {
     /// The device's contents are worth nothing.
     pub destructive: bool,
     /// What it is, where the device does not say it rightly.
-    pub rotational: Option<bool>,
+    pub kind: Option<FitKind>,
     pub seed: u64,
+}
+
+/// What a device is measured as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FitKind {
+    Hdd,
+    Ssd,
+    Remote,
 }
 
 /// What was found out.
@@ -39,6 +49,7 @@ pub struct FitOptions {
 pub enum Measured {
     Hdd(MeasuredDisk),
     Ssd(MeasuredSsd),
+    Remote(MeasuredRemote),
 }
 
 /// Why a device cannot be measured.
@@ -72,11 +83,22 @@ pub async fn measure(
         return Err(FitError::TooSmall { size_bytes });
     }
     let probe = Probe::new(device, runtime, Random::new(options.seed), progress);
-    let rotational = options.rotational.unwrap_or(device.geometry().rotational);
-    Ok(match rotational {
-        true => Measured::Hdd(disk::measure(&probe, options.destructive).await?),
-        false => Measured::Ssd(ssd::measure(&probe, options.destructive).await?),
+    Ok(match options.kind.unwrap_or(FitKind::of(&**device)) {
+        FitKind::Hdd => Measured::Hdd(disk::measure(&probe, options.destructive).await?),
+        FitKind::Ssd => Measured::Ssd(ssd::measure(&probe, options.destructive).await?),
+        FitKind::Remote => Measured::Remote(remote::measure(&probe, options.destructive).await?),
     })
+}
+
+impl FitKind {
+    /// What a device says that it is.
+    fn of(device: &dyn BlockDevice) -> Self {
+        match (device.remote(), device.geometry().rotational) {
+            (Some(_), _) => Self::Remote,
+            (None, true) => Self::Hdd,
+            (None, false) => Self::Ssd,
+        }
+    }
 }
 
 impl Measured {
@@ -88,6 +110,7 @@ impl Measured {
         let text = match self {
             Self::Hdd(disk) => disk.model_text(name, origin),
             Self::Ssd(ssd) => ssd.model_text(name, origin),
+            Self::Remote(remote) => remote.model_text(name, origin),
         };
         headpond_sim::Model::parse(name, &text)?;
         Ok(text)

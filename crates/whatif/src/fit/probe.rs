@@ -18,6 +18,8 @@ pub(super) struct Probe<'a> {
     random: RefCell<Random>,
     progress: &'a dyn Fn(&str),
     memory: Buffer,
+    /// Bytes from the start that are used.
+    used: Cell<u64>,
 }
 
 /// Requests of one kind, several at a time.
@@ -39,15 +41,37 @@ impl<'a> Probe<'a> {
         progress: &'a dyn Fn(&str),
     ) -> Self {
         let random = RefCell::new(random);
-        Self { device, runtime, random, progress, memory: Buffer::zeroed(MIB as usize) }
+        let (memory, used) = (Buffer::zeroed(MIB as usize), Cell::new(device.size_bytes()));
+        Self { device, runtime, random, progress, memory, used }
     }
 
     pub(super) fn tell(&self, what: &str) {
         (self.progress)(what);
     }
 
+    /// Bytes that are measured.
     pub(super) fn size_bytes(&self) -> u64 {
+        self.used.get() / BLOCK * BLOCK
+    }
+
+    pub(super) fn device_bytes(&self) -> u64 {
         self.device.size_bytes() / BLOCK * BLOCK
+    }
+
+    /// Nothing behind so many bytes is read or written any more.
+    pub(super) fn stay_below(&self, bytes: u64) {
+        self.used.set(self.used.get().min(bytes));
+    }
+
+    /// What is written from now on, until something is read: storage may drop zeros.
+    pub(super) fn write_no_zeros(&self) {
+        let bytes: Vec<u8> = (0..MIB).map(|_| self.below(255) as u8 + 1).collect();
+        self.memory.copy_from(&bytes);
+    }
+
+    /// Whether what was read last is nothing but zeros.
+    pub(super) fn is_zero(&self, bytes: u64) -> bool {
+        self.memory.slice(0..bytes as usize).to_vec().iter().all(|byte| *byte == 0)
     }
 
     pub(super) fn is_stable(&self) -> bool {

@@ -174,7 +174,7 @@ impl DriveFigures {
 fn known() -> Vec<&'static str> {
     let is_drive = |name: &&str| {
         let model = Model::builtin(name).expect("models that come with the program are sound");
-        model.capacity_bytes().is_some()
+        matches!(model, Model::Hdd(_) | Model::Ssd(_))
     };
     let sheets = SHEETS.iter().map(|(name, _)| *name);
     sheets.chain(catalogue::builtin_names().filter(is_drive)).collect()
@@ -190,6 +190,8 @@ mod tests {
         assert!(error.contains("hdd-14t, hdd-7k2-4t") && !error.contains("net-10g"), "{error}");
         let error = DriveFigures::find("net-10g").unwrap_err().to_string();
         assert!(error.contains("kind network"), "{error}");
+        let error = DriveFigures::find("rbd").unwrap_err().to_string();
+        assert!(error.contains("kind remote; here a drive, hdd or ssd"), "{error}");
     }
 
     #[test]

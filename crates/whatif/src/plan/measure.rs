@@ -13,7 +13,6 @@ use crate::simulate::{Experiment, SimulateError, simulate_all};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::Model;
-use headpond_sim::ssd::State;
 use headpond_volume::{ArraySettings, Size};
 use serde::Serialize;
 use std::sync::Arc;
@@ -163,14 +162,9 @@ pub(super) fn core(shape: Shape, model: &str, condition: Condition) -> CoreStack
         groups: shape.groups,
         declustered: shape.spread,
         strip: Size(u64::from(shape.strip_bytes)),
-        drive: model.to_owned(),
         drives: shape.members,
-        drive_write_cache: None,
-        drive_state: State::default(),
-        controller: None,
-        network: None,
-        intent: false,
         condition,
+        ..CoreStack::single(model)
     }
 }
 

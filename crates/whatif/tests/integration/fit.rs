@@ -1,13 +1,18 @@
 //! Models fitted to drives whose figures are known, because they are models themselves.
 
-use headpond_block::{BlockDevice, Geometry, Runtime};
+use headpond_block::{BlockDevice, Geometry, Instant, Runtime, Stability};
 use headpond_sim::hdd::HddModel;
+use headpond_sim::remote::RemoteModel;
 use headpond_sim::ssd::{SsdModel, SsdParameters, State};
-use headpond_sim::{Model, ModelDevice, SparseDevice, run};
-use headpond_whatif::fit::{FitOptions, Measured, MeasuredDisk, MeasuredSsd, measure};
+use headpond_sim::{FixedLatency, FixedLatencyDevice, Model, ModelDevice, SparseDevice, run};
+use headpond_whatif::fit::{
+    FitKind, FitOptions, Measured, MeasuredDisk, MeasuredRemote, MeasuredSsd, measure,
+};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
-const OPTIONS: FitOptions = FitOptions { destructive: true, rotational: None, seed: 7 };
+const OPTIONS: FitOptions = FitOptions { destructive: true, kind: None, seed: 7 };
 
 fn disk(model: HddModel) -> (MeasuredDisk, Rc<HddModel>) {
     let model = Rc::new(model);
@@ -128,10 +133,115 @@ fn without_leave_nothing_is_written() {
     assert!(text.contains("those figures are assumed"), "{text}");
 }
 
+const REMOTE: FitOptions = FitOptions { kind: Some(FitKind::Remote), ..OPTIONS };
+const IMAGE_BYTES: u64 = 128 << 20;
+
+/// What is measured of a device, and the model that comes of it.
+fn remote(device: &Device, options: FitOptions) -> (MeasuredRemote, Rc<RemoteModel>, String) {
+    let measured = run(3, |runtime, _| async move {
+        measure(&device(&runtime), &runtime, options, &|_| {}).await.unwrap()
+    });
+    let measured = measured.unwrap();
+    let text = measured.model_text("fitted", "a model").unwrap();
+    let Ok(Model::Remote(fitted)) = Model::parse("fitted", &text) else { panic!("{text}") };
+    let Measured::Remote(remote) = measured else { panic!("remote storage") };
+    (remote, fitted, text)
+}
+
+fn image(model: &Rc<RemoteModel>) -> Device {
+    let model = Rc::clone(model);
+    Box::new(move |runtime| {
+        let store = SparseDevice::new("image", Geometry::of_size(IMAGE_BYTES));
+        Rc::new(ModelDevice::remote(Rc::new(store), Rc::clone(&model), 1, runtime))
+    })
+}
+
+/// Requests of 4 KiB a second, with so many in flight for two seconds.
+fn rate(device: &Device, depth: usize, is_write: bool) -> f64 {
+    run(5, |runtime, sim| async move {
+        let (device, runtime, random) = (device(&runtime), &runtime, RefCell::new(sim.random()));
+        let (device, random, done) = (&*device, &random, &Cell::new(0u64));
+        let lane = |_| {
+            headpond_block::Submission::pending(async move {
+                while runtime.now() < Instant::START + Duration::from_secs(2) {
+                    let offset = random.borrow_mut().below(IMAGE_BYTES / 4096) * 4096;
+                    let buffer = headpond_block::Buffer::payload_free(4096);
+                    match is_write {
+                        true => device.write(offset, buffer).await?,
+                        false => device.read(offset, buffer).await?,
+                    }
+                    done.set(done.get() + 1);
+                }
+                Ok(())
+            })
+        };
+        headpond_block::sync::join_all((0..depth).map(lane).collect()).await;
+        done.get() as f64 / 2.0
+    })
+    .unwrap()
+}
+
+/// The model does at depth 1 and 32 what the device does that it was fitted to.
+fn behaves(device: &Device, fitted: &Rc<RemoteModel>) {
+    for (depth, is_write) in [(1, false), (32, false), (1, true), (32, true)] {
+        let (found, truth) = (rate(&image(fitted), depth, is_write), rate(device, depth, is_write));
+        near(&format!("depth {depth}, writes: {is_write}"), found, truth, 0.06);
+    }
+}
+
+#[test]
+fn remote_storage_of_known_figures_is_measured_as_it_is() {
+    let figures = FixedLatency {
+        read: Duration::from_micros(400),
+        write: Duration::from_micros(1500),
+        flush: Duration::from_micros(90),
+        bytes_per_s: 500_000_000,
+        stability: Stability::Flushable,
+    };
+    let device: Device = Box::new(move |runtime| {
+        let store = SparseDevice::new("fake", Geometry::of_size(IMAGE_BYTES));
+        Rc::new(FixedLatencyDevice::new(Rc::new(store), figures, runtime.clone()))
+    });
+    let (measured, fitted, text) = remote(&device, REMOTE);
+    // 4 KiB cross in 8.192 us.
+    near("read", fitted.parameters().read.mean_us(), 408.2, 1e-3);
+    near("write", fitted.parameters().write.mean_us(), 1508.2, 1e-3);
+    near("flush", measured.flush_s.unwrap() * 1e6, 90.0, 1e-3);
+    near("16 in flight", measured.reads.iops[3].1, 16.0 / 408.2e-6, 0.01);
+    near("the most", measured.reads.iops[7].1, 500e6 / 4096.0, 0.01);
+    near("1 MiB", measured.reads.mib_s * 1e6, 400.0 + 2097.2, 1e-3);
+    near("MB/s", measured.reads.mb_per_s, 500.0, 0.01);
+    assert!(text.contains("Measured: all figures") && measured.zero_share == 0.0, "{text}");
+    assert_eq!(fitted.size_bytes(), IMAGE_BYTES);
+    behaves(&device, &fitted);
+}
+
+#[test]
+fn a_model_of_an_image_of_ceph_is_measured_as_it_is() {
+    let Ok(Model::Remote(truth)) = Model::builtin("rbd") else { panic!("remote storage") };
+    let device = image(&truth);
+    let (_, fitted, _) = remote(&device, REMOTE);
+    behaves(&device, &fitted);
+    let (found, truth) = (fitted.parameters(), truth.parameters());
+    near("MB/s", found.read.mb_per_s, truth.read.mb_per_s, 0.05);
+    near("1 MiB written", found.write.mib_us, truth.write.mib_us, 0.1);
+}
+
+#[test]
+fn writes_that_were_not_allowed_are_assumed_and_zeros_are_told() {
+    let Ok(Model::Remote(truth)) = Model::builtin("rbd") else { panic!("remote storage") };
+    let options = FitOptions { destructive: false, ..REMOTE };
+    let (measured, fitted, text) = remote(&image(&truth), options);
+    assert!(measured.writes.is_none() && text.contains("Assumed: the writes"), "{text}");
+    assert!(text.contains("100 % of the blocks that were read are zeros"), "{text}");
+    let parameters = fitted.parameters();
+    assert!(parameters.write.mean_us() > 3.0 * parameters.read.mean_us());
+}
+
 #[test]
 fn what_does_not_turn_is_no_disk() {
     let model = Rc::new(SsdModel::new(parameters("ssd-dc-960g")).unwrap());
-    let options = FitOptions { destructive: false, rotational: Some(true), seed: 1 };
+    let options = FitOptions { destructive: false, kind: Some(FitKind::Hdd), seed: 1 };
     let error = run(3, |runtime, _| async move {
         let store = SparseDevice::new("ssd", Geometry::of_size(model.size_bytes()));
         let device: Rc<dyn BlockDevice> =

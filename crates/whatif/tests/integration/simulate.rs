@@ -64,6 +64,21 @@ fn jobs_keep_to_their_rate_region_and_flushes() {
 }
 
 #[test]
+fn an_image_of_ceph_is_a_core_with_its_rates_and_a_cache_before_it_is_faster() {
+    let far = "name = \"far\"\ncore = \"rbd\"\n";
+    let near = format!("{far}[cache]\nsize = \"4G\"\nmodel = \"nvme-dc-2t\"\n");
+    let of = |stack: &str, depth: u32| {
+        let jobs = format!(
+            "[a]\nrw=randwrite\nsize=1g\niodepth={depth}\nramp_time=1\nruntime=2\ntime_based\n"
+        );
+        simulate(&experiment(stack, &jobs, 1)).unwrap().jobs[0].measured.write.iops
+    };
+    let (alone, deep) = (of(far, 1), of(far, 32));
+    assert!((alone / 1000.0 - 1.0).abs() < 0.1 && (deep / 10_570.0 - 1.0).abs() < 0.1, "{deep}");
+    assert!(of(&near, 1) > 10.0 * alone && of(&near, 32) > 5.0 * deep);
+}
+
+#[test]
 fn a_region_outside_the_volume_is_an_error() {
     let jobs = "[far]\nrw=read\noffset=1p\nruntime=1\ntime_based\n";
     let error = simulate(&experiment(STACK, jobs, 1)).unwrap_err().to_string();

@@ -11,12 +11,13 @@ use headpond_api::outcome::{Exit, Failure};
 use headpond_raid::Level;
 use headpond_report::size;
 use headpond_volume::{Description, Size};
-use headpond_whatif::{Condition, CoreStack, Stack};
+use headpond_whatif::{CoreStack, Stack};
 use std::path::Path;
 
 /// Assumed if unknown.
 const DISK: &str = "hdd-7k2-4t";
 const FLASH: &str = "ssd-dc-960g";
+const IMAGE: &str = "rbd";
 const CACHE: &str = "nvme-dc-2t";
 const MEMBERS: u16 = 12;
 const CACHE_BYTES: u64 = 64 << 30;
@@ -50,7 +51,7 @@ pub(super) fn stacked(path: &Path) -> Result<Situation> {
 /// The devices as the user specified them; the rest is assumed, and reported.
 pub(super) fn described(args: &AdviseArgs) -> Result<Situation> {
     let mut assumptions = Vec::new();
-    if args.raid.is_none() {
+    if args.core.is_none() && args.raid.is_none() {
         assumptions
             .push("the array is assumed: specify it with --raid, --members and --drive".into());
     }
@@ -62,12 +63,15 @@ pub(super) fn described(args: &AdviseArgs) -> Result<Situation> {
     let members = args.members.unwrap_or(MEMBERS);
     let drive = args.drive.as_deref().unwrap_or(DISK);
     let groups = args.groups.unwrap_or(raid.usual_groups(members));
-    let core = core((raid, members, groups), args.strip.unwrap_or(STRIP), drive)?;
+    let core = match &args.core {
+        Some(model) => CoreStack::single(model),
+        None => core((raid, members, groups), args.strip.unwrap_or(STRIP), drive)?,
+    };
     let bytes = args.cache_size.map_or(CACHE_BYTES, |size| size.bytes());
     let device = args.cache_drive.as_deref().unwrap_or(CACHE);
     let device = (!args.cache_volatile).then_some(device);
     let stack = machine(core, bytes, device)?;
-    let freedom = Freedom { cache: true, array: args.strip.is_none() };
+    let freedom = Freedom { cache: true, array: args.core.is_none() && args.strip.is_none() };
     let cache_is_lost_on_power = args.cache_volatile;
     Ok(Situation { assumptions, freedom, cache_is_lost_on_power, ..situation(stack) })
 }
@@ -136,14 +140,30 @@ fn core_of(
     let described = &description.core;
     let told = named.map(str::to_owned).or_else(|| model_of(&described.members));
     let drive = told.unwrap_or_else(|| {
-        let is_rotational = status.rotational.unwrap_or(true);
-        let guessed = if is_rotational { DISK } else { FLASH };
-        assumptions
-            .push(format!("the members are assumed to be {guessed}: specify them with --drive"));
+        let guessed = match status.rotational.unwrap_or(true) {
+            _ if are_images(&described.members) => IMAGE,
+            true => DISK,
+            false => FLASH,
+        };
+        let how = match guessed {
+            IMAGE => "measure one (headpond model fit --device), and name the file with --drive",
+            _ => "specify them with --drive",
+        };
+        assumptions.push(format!("the members are assumed to be {guessed}: {how}"));
         guessed.to_owned()
     });
     let shape = (described.raid, described.members.len() as u16, described.groups);
     core(shape, described.strip, &drive)
+}
+
+/// Whether all are images of Ceph, as they are or with a head.
+fn are_images(members: &[String]) -> bool {
+    let is_image = |device: &String| match device.parse() {
+        Ok(DeviceSpec::Existing { body, .. }) => matches!(*body, DeviceSpec::Rbd(_)),
+        Ok(spec) => matches!(spec, DeviceSpec::Rbd(_)),
+        Err(_) => false,
+    };
+    members.iter().all(is_image)
 }
 
 /// What these are models of, where all are of the same.
@@ -199,20 +219,7 @@ fn core(
             message: format!("{level} in {groups} groups needs {each} members, not {members}"),
         }
     );
-    Ok(CoreStack {
-        raid: level,
-        groups,
-        declustered: None,
-        strip,
-        drive: drive.to_owned(),
-        drives: members,
-        drive_write_cache: None,
-        drive_state: headpond_sim::ssd::State::default(),
-        controller: None,
-        network: None,
-        intent: false,
-        condition: Condition::Healthy,
-    })
+    Ok(CoreStack { raid: level, groups, strip, drives: members, ..CoreStack::single(drive) })
 }
 
 #[cfg(test)]
@@ -254,6 +261,16 @@ mod tests {
         let situation = devices(DISKS, OPTANE, named);
         assert_eq!(models(&situation), (DISK, Some(FLASH)));
         assert!(situation.assumptions.is_empty(), "{:?}", situation.assumptions);
+    }
+
+    #[test]
+    fn images_of_ceph_are_no_disks() {
+        let images = ["rbd:rbd/a", "rbd:rbd/b"];
+        let situation = devices(images, OPTANE, Named::default());
+        assert_eq!(models(&situation).0, IMAGE);
+        assert!(situation.assumptions[0].contains("model fit"), "{:?}", situation.assumptions);
+        let situation = devices([images[0], "/b"], OPTANE, Named::default());
+        assert_eq!(models(&situation).0, FLASH);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use headpond_block::{
 use headpond_cache::{Mode, Superblock};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, CreateError, Decorator, Description, Devices,
-    Dirty, OpenError, OpenOptions, Size, Tolerance, Volume,
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateError, Decorator,
+    Description, Devices, Dirty, OpenError, OpenOptions, Size, Tolerance, Volume,
 };
 use std::cell::Cell;
 use std::fs;
@@ -197,7 +197,7 @@ fn describe(
             volatile_allowed: false,
             mirror: None,
         }),
-        core: super::core_on(member, bytes),
+        core: CoreDescription::on_existing(member.to_string(), bytes),
         array: ArraySettings::default(),
         further_cores: Vec::new(),
         exports: Vec::new(),

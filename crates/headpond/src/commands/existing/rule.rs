@@ -1,5 +1,6 @@
 //! The rule for udev that keeps file systems, LVM and others off an existing device at boot.
 
+use super::TakenDevice;
 use crate::device::DeviceSpec;
 use anyhow::{Context, Result};
 use headpond_api::outcome::told;
@@ -10,10 +11,11 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, str};
 
-/// Keeps others off the device, now and at boot; a note where that is not possible.
+/// Keeps others off the device of a volume or of `VOLUME/CORE`, now and at boot; a note where that
+/// is not possible.
 pub fn hide(places: &Places, name: &str, device: &DeviceSpec) {
-    let Some(path) = device.path() else { return };
-    let Some(file) = places.udev_rule(name) else { return };
+    let (DeviceSpec::Existing { head, .. }, Some(path)) = (device, device.path()) else { return };
+    let Some(file) = places.udev_rule(head) else { return };
     if !is_block_device(path) {
         return;
     }
@@ -29,12 +31,13 @@ pub fn hide(places: &Places, name: &str, device: &DeviceSpec) {
 }
 
 /// Lets others see the device again.
-pub fn unhide(places: &Places, name: &str, device: &DeviceSpec) {
-    let Some(file) = places.udev_rule(name).filter(|file| file.exists()) else {
+pub(super) fn unhide(places: &Places, device: &TakenDevice) {
+    let DeviceSpec::Existing { head, .. } = &device.named else { return };
+    let Some(file) = places.udev_rule(head).filter(|file| file.exists()) else {
         return;
     };
     match fs::remove_file(&file) {
-        Ok(()) => device.path().into_iter().for_each(tell_udev),
+        Ok(()) => device.now.path().into_iter().for_each(tell_udev),
         Err(error) => {
             eprintln!("headpond: note: remove {} by hand: {error}", file.display());
         }
@@ -90,6 +93,7 @@ fn key_of<'a>(properties: &BTreeMap<&'a str, &'a str>) -> Option<(&'a str, &'a s
 /// Before 64-headpond.rules, which goes by `ID_FS_TYPE`. Links by UUID and label lead to the export
 /// of the volume then, which has the same contents.
 fn rule(name: &str, key: &str, value: &str) -> String {
+    let volume = name.split('/').next().unwrap_or(name);
     format!(
         r#"# Written by Headpond: this device, and its partitions, are used through volume {name} alone.
 # `headpond detach {name}` removes this file. docs/existing.md explains it.
@@ -106,7 +110,7 @@ ENV{{ID_FS_TYPE}}="headpond_core", ENV{{ID_FS_USAGE}}="raid"
 ENV{{ID_FS_UUID}}="", ENV{{ID_FS_UUID_ENC}}="", ENV{{ID_FS_LABEL}}="", ENV{{ID_FS_LABEL_ENC}}=""
 ENV{{SYSTEMD_READY}}="0", ENV{{UDISKS_IGNORE}}="1"
 
-ACTION=="add", TEST=="/run/systemd/system", RUN+="/usr/bin/systemctl --no-block start headpond@{name}.service"
+ACTION=="add", TEST=="/run/systemd/system", RUN+="/usr/bin/systemctl --no-block start headpond@{volume}.service"
 
 LABEL="headpond_existing_end"
 "#
@@ -137,5 +141,7 @@ mod tests {
         assert!(rule.contains(r#"ENV{ID_SERIAL}!="QEMU_d1", GOTO="headpond_existing_end""#));
         assert!(rule.contains("headpond@hv6.service") && rule.contains(r#"SYSTEMD_READY}="0""#));
         assert!(rule.lines().all(|line| line.len() < 200));
+        let rule = super::rule("hv6/logs", "ID_SERIAL", "QEMU_d2");
+        assert!(rule.contains("headpond@hv6.service") && rule.contains("detach hv6/logs"));
     }
 }

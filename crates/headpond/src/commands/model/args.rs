@@ -16,7 +16,8 @@ pub enum ModelCommand {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond model fit --device /dev/sdb -o sdb.toml           # reads only, a few minutes\n  \
-    headpond model fit --device /dev/sdb -o sdb.toml --destructive\n\n\
+    headpond model fit --device /dev/sdb -o sdb.toml --destructive\n  \
+    headpond model fit --device rbd:rbd/fit -o rbd.toml --destructive   # an image made for this\n\n\
     The file says of each figure whether it was measured or is assumed. A device that others use is \
     \nmeasured with their load on it.")]
 pub struct FitArgs {
@@ -26,10 +27,12 @@ pub struct FitArgs {
     /// Output file of the model; default: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The kind of device, if it reports it wrong.
-    #[arg(long, value_name = "hdd|ssd")]
-    pub kind: Option<FitKind>,
-    /// Also measure writes: all data on the device is lost.
+    /// The kind of device, if it reports it wrong. Images of Ceph are remote; so are disks of the
+    /// kernel that are behind a network, such as iSCSI, though they report hdd or ssd.
+    #[arg(long, value_name = "hdd|ssd|remote")]
+    pub kind: Option<FitKindChoice>,
+    /// Also measure writes: all data on the device is lost. Of remote storage the first 4 GiB are
+    /// written and measured.
     #[arg(long)]
     pub destructive: bool,
     /// Overwrite data on the device that would otherwise be refused.
@@ -41,9 +44,10 @@ pub struct FitArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FitKind {
+pub enum FitKindChoice {
     Hdd,
     Ssd,
+    Remote,
 }
 
 /// List the built-in models.

@@ -1,6 +1,6 @@
 //! `headpond model fit`.
 
-use super::args::{FitArgs, FitKind};
+use super::args::{FitArgs, FitKindChoice};
 use crate::device::{Consent, DeviceSpec, Opener, not_opened, vet};
 use crate::telling::{document, print_json};
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use headpond_api::answers::Versioned;
 use headpond_api::outcome::{Exit, Failure};
 use headpond_block::{BlockDevice, BufferPool, PoolConfig};
 use headpond_uring::{Access, FileDevice, FileOptions, Ownership, RingConfig, run_with_pool};
-use headpond_whatif::fit::{FitOptions, Measured, measure};
+use headpond_whatif::fit::{FitKind, FitOptions, Measured, measure};
 use serde_json::json;
 use std::rc::Rc;
 
@@ -44,7 +44,11 @@ pub fn run(args: &FitArgs) -> Result<Exit> {
 fn carry_out(args: &FitArgs, spec: &DeviceSpec) -> Result<Measured> {
     let options = FitOptions {
         destructive: args.destructive,
-        rotational: args.kind.map(|kind| kind == FitKind::Hdd),
+        kind: args.kind.map(|kind| match kind {
+            FitKindChoice::Hdd => FitKind::Hdd,
+            FitKindChoice::Ssd => FitKind::Ssd,
+            FitKindChoice::Remote => FitKind::Remote,
+        }),
         seed: SEED,
     };
     let pool = BufferPool::new(&PoolConfig::default());
