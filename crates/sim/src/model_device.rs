@@ -67,15 +67,7 @@ impl ModelDevice {
         seed: u64,
         runtime: &Runtime,
     ) -> Self {
-        let own =
-            if model.is_stable() { Stability::StableOnCompletion } else { Stability::Flushable };
-        let geometry = Geometry {
-            size_bytes: model.size_bytes().min(store.geometry().size_bytes),
-            stability: own.worst(store.geometry().stability),
-            rotational: false,
-            stripe: None,
-            ..store.geometry().clone()
-        };
+        let geometry = without_seeks(model.size_bytes(), model.is_stable(), store.geometry());
         Self::of(store, geometry, Box::new(SsdDrive::new(model, state, seed)), runtime)
     }
 
@@ -86,17 +78,8 @@ impl ModelDevice {
         seed: u64,
         runtime: &Runtime,
     ) -> Self {
-        let own = match model.reports_a_cache() {
-            true => Stability::Flushable,
-            false => Stability::StableOnCompletion,
-        };
-        let geometry = Geometry {
-            size_bytes: model.size_bytes().min(store.geometry().size_bytes),
-            stability: own.worst(store.geometry().stability),
-            rotational: false,
-            stripe: None,
-            ..store.geometry().clone()
-        };
+        let is_stable = !model.reports_a_cache();
+        let geometry = without_seeks(model.size_bytes(), is_stable, store.geometry());
         Self::of(store, geometry, Box::new(RemoteQueue::new(model, seed)), runtime)
     }
 
@@ -117,6 +100,18 @@ impl ModelDevice {
         });
         drop(runtime.spawn(pass_answers_on(Rc::downgrade(&shared), shared.earlier.clone())));
         Self { store, geometry, shared }
+    }
+}
+
+/// What a device that does not turn reports, as large as the smaller of it and its store.
+fn without_seeks(size_bytes: u64, is_stable: bool, store: &Geometry) -> Geometry {
+    let own = if is_stable { Stability::StableOnCompletion } else { Stability::Flushable };
+    Geometry {
+        size_bytes: size_bytes.min(store.size_bytes),
+        stability: own.worst(store.stability),
+        rotational: false,
+        stripe: None,
+        ..store.clone()
     }
 }
 

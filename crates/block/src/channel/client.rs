@@ -8,7 +8,6 @@ use crate::{
     RequestKind, Runtime, Submission,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -34,7 +33,7 @@ pub struct ChannelDevice {
 /// The requests under way, each at the number that crosses with it.
 struct Places {
     places: RefCell<Vec<Place>>,
-    free: RefCell<VecDeque<Ticket>>,
+    free: RefCell<Vec<Ticket>>,
     /// A place is free, or the device's thread has ended.
     changed: Notify,
     is_closed: Cell<bool>,
@@ -165,8 +164,7 @@ fn lend(buffer: &Buffer) -> Lent {
 
 impl Places {
     fn take(&self) -> Option<Ticket> {
-        // The oldest first, so that a return that comes late meets no new request by its number.
-        self.free.borrow_mut().pop_front()
+        self.free.borrow_mut().pop()
     }
 
     /// Receives until the device's thread has closed its end.
@@ -225,7 +223,7 @@ impl Places {
         drop(places);
         drop(memory);
         if is_free {
-            self.free.borrow_mut().push_back(ticket);
+            self.free.borrow_mut().push(ticket);
             self.changed.notify_all();
         }
     }

@@ -342,10 +342,12 @@ impl Core {
     fn look_around(&self) {
         if self.unparker.wake_up() {
             self.was_unparked.set(true);
-            let mut left = Vec::new();
+            let mut left = self.collected.take();
             self.inbox.take_into(&mut left);
-            left.into_iter()
-                .for_each(|(key, answer)| self.operations.complete(key as usize, answer));
+            for (key, answer) in left.drain(..) {
+                self.operations.complete(key as usize, answer);
+            }
+            *self.collected.borrow_mut() = left;
         }
     }
 
