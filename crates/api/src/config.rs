@@ -27,6 +27,9 @@ pub const CONFIG_FILE: &str = "/etc/headpond/headpond.toml";
 pub const DEFAULTS: &str = "defaults";
 
 const WAIT_SECONDS: RangeInclusive<u64> = 0..=86_400;
+const THREADS: RangeInclusive<u32> = 0..=16;
+/// As the machine suggests.
+const AUTO: &str = "auto";
 
 /// The values that count: of the file, or of the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +40,8 @@ pub struct Config {
     /// A name or number; its members may look at what root serves.
     pub group: String,
     pub wait_for_devices_s: u64,
+    /// For connections; where nothing is said, as many as the machine suggests.
+    pub threads: Option<u32>,
     pub log_format: LogFormat,
     pub log_level: LogLevel,
     /// Executables that run on events.
@@ -62,7 +67,7 @@ pub struct Key {
 }
 
 /// All keys outside of `[defaults]`, in the order in which they are shown.
-pub const KEYS: [Key; 7] = [
+pub const KEYS: [Key; 8] = [
     Key {
         name: "state-folder",
         takes: "an absolute path",
@@ -90,6 +95,13 @@ pub const KEYS: [Key; 7] = [
         what: "how long `serve --wait-for-devices` without a number waits for missing devices",
         read: |config, text| put(&mut config.wait_for_devices_s, number(text, WAIT_SECONDS)),
         show: |config| config.wait_for_devices_s.to_string(),
+    },
+    Key {
+        name: "threads",
+        takes: "`auto`, or a number from 0 to 16",
+        what: "threads of a daemon that busy connections move to; with 0 all stay with the engine",
+        read: |config, text| put(&mut config.threads, threads(text)),
+        show: |config| config.threads.map_or_else(|| AUTO.to_owned(), |count| count.to_string()),
     },
     Key {
         name: "log-format",
@@ -143,6 +155,7 @@ impl Default for Config {
             run_folder: "/run/headpond".into(),
             group: "headpond".to_owned(),
             wait_for_devices_s: 30,
+            threads: None,
             log_format: LogFormat::default(),
             log_level: LogLevel::default(),
             events_folder: "/etc/headpond/events.d".into(),
@@ -197,6 +210,13 @@ fn group(text: &str) -> Result<String, String> {
     match text.is_empty() || text.contains([':', '\n']) {
         true => Err(format!("{text:?} cannot be the name of a group")),
         false => Ok(text.to_owned()),
+    }
+}
+
+fn threads(text: &str) -> Result<Option<u32>, String> {
+    match text {
+        AUTO => Ok(None),
+        text => number(text, THREADS).map(Some).map_err(|error| format!("{error}, or {AUTO}")),
     }
 }
 

@@ -49,7 +49,7 @@ pub use remote::{OnLoss, RemoteStatus, RemoteStorage};
 pub use request::{Hints, Request, RequestFlags, RequestKind};
 pub use size::{Size, SizeError};
 pub use started::{Started, start};
-pub use stream::{Listener, LocalFuture, Stream};
+pub use stream::{Listener, LocalFuture, MovedStream, Stream};
 pub use time::{Instant, UtcTime, UtcTimeError};
 
 /// The smallest unit of validity in a cache, and the alignment of every pooled buffer, in bytes.

@@ -1,6 +1,7 @@
 //! Byte streams between a server and its clients, on any runtime.
 
 use crate::{Buffer, Buffers};
+use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -8,6 +9,10 @@ use std::rc::Rc;
 
 /// A boxed future of the thread that made it.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A stream on its way to another thread; opened there with what that thread's runtime crate gives
+/// it, such as its ring.
+pub type MovedStream = Box<dyn FnOnce(&dyn Any) -> Rc<dyn Stream> + Send>;
 
 /// One end of a connection. At most one read and one write are in progress at a time.
 pub trait Stream {
@@ -31,6 +36,12 @@ pub trait Stream {
     ///
     /// For polling when there is nothing to send; an error of a write implies the same.
     fn is_hung_up(&self) -> bool;
+
+    /// The same end for another thread, to be used there alone until it is dropped there. That does
+    /// not end the connection; [`Self::shutdown`] of this one does. `None` where there is no way.
+    fn for_thread(&self) -> Option<MovedStream> {
+        None
+    }
 
     /// The other end, for logs and statistics.
     fn peer(&self) -> String;

@@ -34,6 +34,7 @@ fn connection(client: &ConnectionReport) -> ClientStatus {
         idle_s: client.idle.as_secs_f64(),
         in_flight: client.in_flight as u64,
         in_flight_bytes: client.in_flight_bytes,
+        on_thread: client.on_thread,
         requests: client.totals.requests,
         read_bytes: client.totals.read_bytes,
         written_bytes: client.totals.written_bytes,
@@ -44,6 +45,8 @@ fn connection(client: &ConnectionReport) -> ClientStatus {
 /// All of them together, since the volume is served.
 pub fn server(report: &ServerReport) -> ServerStatus {
     ServerStatus {
+        threads: report.threads as u64,
+        moves: report.moves,
         memory_held_bytes: report.memory_held_bytes,
         memory_bytes_max: report.memory_bytes_max,
         waiting_for_memory: report.waiting_for_memory as u64,

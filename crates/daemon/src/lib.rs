@@ -1,5 +1,5 @@
-//! Serves a volume: the volume and its exports on the data thread, the control thread, and threads
-//! for files, the log and events.
+//! Serves a volume: the volume and its exports on the data thread, busy connections on threads of
+//! their own, the control thread, and threads for files, the log and events.
 //!
 //! 1. Devices are opened and the volume is assembled on the data thread's ring; the terminal and
 //!    `status` show the progress.
@@ -34,6 +34,7 @@ mod service;
 mod serving;
 mod stopped;
 mod systemd;
+mod threads;
 pub mod wall_clock;
 mod watching;
 mod work;

@@ -16,7 +16,7 @@ use super::serving::Data;
 use super::systemd::{Notifier, Notifying, PROGRESS_TIME};
 use crate::device::{DeviceSpec, Opener};
 use crate::export::{self, Address};
-use crate::{host, log};
+use crate::{host, log, threads};
 use anyhow::{Context, Result};
 use headpond_api::Client;
 use headpond_api::config::SettingDefaults;
@@ -59,6 +59,8 @@ pub struct ServeOptions {
     /// start without them has to be safe, or they are waited for on; members that come later are
     /// resynced.
     pub wait_for_devices: Option<Duration>,
+    /// For connections; where nothing is said, as many as the machine suggests.
+    pub threads: Option<u32>,
 }
 
 /// Serves a volume until it is stopped.
@@ -104,15 +106,16 @@ fn run(
     description: Description,
     options: ServeOptions,
     notifier: &Notifier,
-    threads: &EventThreads,
+    event_threads: &EventThreads,
 ) -> Result<Exit> {
     let pool = BufferPool::new(&PoolConfig::default());
     let lend = pool.clone();
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let opening = Opening { places, options, ring, runtime, pool: lend, notifier, threads };
+        let opening =
+            Opening { places, options, ring, runtime, pool: lend, notifier, event_threads };
         let data = Data::open(opening, description).await.inspect_err(|error| {
             let failed = Event::new(EventKind::StartFailed, Severity::Error, told(error));
-            threads.events().tell(failed);
+            event_threads.events().tell(failed);
         })?;
         data.serve().await
     })?
@@ -126,13 +129,13 @@ struct Opening<'a> {
     runtime: Runtime,
     pool: BufferPool,
     notifier: &'a Notifier,
-    threads: &'a EventThreads,
+    event_threads: &'a EventThreads,
 }
 
 impl Data {
     async fn open(opening: Opening<'_>, described: Description) -> Result<Self> {
-        let Opening { places, options, ring, runtime, pool, notifier, threads } = opening;
-        let events = threads.events();
+        let Opening { places, options, ring, runtime, pool, notifier, event_threads } = opening;
+        let events = event_threads.events();
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let opener = Opener::new(ring.clone(), runtime.clone());
         let start = Start {
@@ -148,7 +151,7 @@ impl Data {
         places.forget_refusal(&description.name);
         // Before any client: from now on there may be dirty data.
         places.forget_left(&description.name)?;
-        tell_of_start(threads, &volume);
+        tell_of_start(event_threads, &volume);
         let files = Files::new(places.clone())?;
         keep_description(&volume, &files);
         if volume.description() != described
@@ -161,10 +164,10 @@ impl Data {
         let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
         let exports = Rc::new(Exports::new());
         offer_all(&exports, &volume, &watched, &description)?;
-        let (lent, offered) = (pool.clone(), Rc::clone(&exports));
         let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
         let limits = Limits { memory_bytes_max, ..Limits::default() };
-        let server = Server::new(runtime.clone(), lent, offered, limits);
+        let server = Server::new(runtime.clone(), pool.clone(), Rc::clone(&exports), limits);
+        threads::start(&server, options.threads).context("cannot start a thread")?;
         let listeners = listen(places, &ring, &description)?;
         let pulse = Arc::new(Pulse::new());
         let recording = Rc::new(Recording::new(watched, description.name.clone()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// **Source**: the numbers follow those of other servers after option floods (CVE-2017-15119) and
 /// handshakes that never ended (CVE-2024-7409).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Options that one handshake may send.
     pub options_max: u32,
@@ -33,11 +33,13 @@ pub struct Limits {
     /// Payload bytes of these requests. A single request always fits.
     pub in_flight_bytes_max: u64,
     /// Payload bytes of the requests of all connections, from their admission until their replies
-    /// are sent: one budget, for which their next requests wait in order, and are never refused. A
-    /// single request always fits where nothing else is held.
+    /// are sent: one budget, for which their next requests wait in order, and are never refused.
+    /// Threads of connections have equal shares of it. A single request always fits where nothing
+    /// else is held.
     ///
-    /// In addition a connection has its receive buffer of 256 KiB, earlier ones as long as small
-    /// payloads in them are at the device, and one reply header for each request in flight.
+    /// In addition a connection has its receive buffer of 256 KiB, on each of its threads, earlier
+    /// ones as long as small payloads in them are at the device, and one reply header for each
+    /// request in flight.
     pub memory_bytes_max: u64,
     /// How long a client that holds memory may take to read one batch of replies (2 MiB, or one
     /// longer reply), or to send one payload, before it is disconnected where others wait for
@@ -46,6 +48,20 @@ pub struct Limits {
     /// How long a client may take to read its last replies when its connection ends, or the server
     /// stops.
     pub stop_time_max: Duration,
+    /// When a connection moves to another thread, where there are some.
+    pub moves: Moves,
+}
+
+/// When a connection moves to a thread of connections, and back: by how many requests it has in
+/// flight, in the mean over a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moves {
+    /// Requests.
+    pub window: u32,
+    /// With so many it moves; a crossing costs more than it brings with fewer.
+    pub busy: f64,
+    /// With fewer it returns.
+    pub calm: f64,
 }
 
 /// The longest payload of one request, which exports advertise, in bytes; longer reads and writes
@@ -71,6 +87,7 @@ impl Default for Limits {
             memory_bytes_max: 1 << 30,
             stall_time_max: Duration::from_secs(30),
             stop_time_max: Duration::from_secs(10),
+            moves: Moves { window: 1024, busy: 6.0, calm: 3.0 },
         }
     }
 }

@@ -5,10 +5,12 @@
 #[expect(dead_code, reason = "others take more of it")]
 mod common;
 
-use common::{Stage, story};
+use common::{SIZE_BYTES, Stage, on_one};
+use headpond_block::devices::RamDevice;
 use headpond_block::memory::{ReservedMemory, has, set_aside, state};
 use headpond_block::{BlockDevice, Buffer, Cause, DeviceError, Outcome, Request};
 use headpond_nbd::client::NbdDevice;
+use headpond_nbd::limits::Limits;
 use headpond_testkit::ScarceMemory;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -145,6 +147,14 @@ async fn a_client_may_leave_while_it_waits(scene: Scene) {
     stage.runtime.sleep(Duration::from_secs_f64(6.0)).await;
     ScarceMemory::plenty();
     assert!(stage.server.report().connections.is_empty());
+}
+
+/// On one executor: a connection that moves forgets how long it has waited.
+fn story(seed: u64, tell: impl AsyncFnOnce(Stage)) {
+    on_one(seed, |runtime, sim| async move {
+        let device = Rc::new(RamDevice::new("ram", SIZE_BYTES));
+        tell(Stage::new(runtime, sim, device, Limits::default())).await;
+    });
 }
 
 #[test]

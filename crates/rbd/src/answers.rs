@@ -3,6 +3,7 @@
 //! **Invariant**: a key is told once, and only after nothing reads or writes the request's memory
 //! any more.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
@@ -22,8 +23,8 @@ pub struct Answers {
 #[derive(Default)]
 struct Told {
     news: News,
-    /// Requests that librbd has.
-    in_flight: usize,
+    /// Requests that librbd has; since when, of those that are short.
+    in_flight: HashMap<usize, Option<Instant>>,
     waker: Option<Waker>,
 }
 
@@ -55,18 +56,18 @@ impl Answers {
         }
     }
 
-    /// librbd has one more.
-    pub fn begin(&self) {
-        self.locked().in_flight += 1;
+    /// librbd has one more, which is short or may take long where the cluster is well.
+    pub fn begin(&self, key: usize, is_short: bool) {
+        let before = self.locked().in_flight.insert(key, is_short.then(Instant::now));
+        assert!(before.is_none(), "begun before it was completed");
     }
 
     /// A request that was begun has completed.
     pub fn complete(&self, key: usize, result: isize) {
         let mut told = self.locked();
         told.news.completed.push((key, result));
-        assert!(told.in_flight > 0, "completed without having begun");
-        told.in_flight -= 1;
-        if told.in_flight == 0 {
+        told.in_flight.remove(&key).expect("completed after it was begun");
+        if told.in_flight.is_empty() {
             self.all_completed.notify_all();
         }
         wake(told);
@@ -87,7 +88,7 @@ impl Answers {
     /// Until librbd has nothing in flight.
     pub fn wait_for_all(&self) {
         let told = self.locked();
-        drop(self.all_completed.wait_while(told, |told| told.in_flight > 0));
+        drop(self.all_completed.wait_while(told, |told| !told.in_flight.is_empty()));
     }
 
     /// What is new; where nothing is, the task is woken when there is.
@@ -118,12 +119,15 @@ impl Answers {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// How long the question has been waiting for an answer.
+    /// How long the question, or a short request, has been waiting for an answer: a cluster that
+    /// is full answers questions, and no write.
     pub fn unanswered(&self) -> Duration {
-        match self.asked_ms.load(Ordering::Relaxed) {
+        let question = match self.asked_ms.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             asked => self.begun.elapsed().saturating_sub(Duration::from_millis(asked)),
-        }
+        };
+        let oldest = self.locked().in_flight.values().flatten().min().copied();
+        oldest.map_or(question, |since| question.max(since.elapsed()))
     }
 
     fn locked(&self) -> MutexGuard<'_, Told> {

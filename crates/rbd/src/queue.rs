@@ -92,7 +92,7 @@ struct Carried {
 fn carry_out(image: &OpenImage, answers: &Arc<Answers>, order: Order) {
     let Order { key, operation, range, parts } = order;
     let api = image.api();
-    answers.begin();
+    answers.begin(key, matches!(operation, Operation::Read | Operation::Write));
     let carried = Carried { api, answers: Arc::clone(answers), key, parts };
     let carried = Box::into_raw(Box::new(carried));
     let mut completion = ptr::null_mut();

@@ -110,6 +110,23 @@ fn a_silent_cluster_is_waited_for_and_that_is_told() {
 }
 
 #[test]
+fn a_full_cluster_that_still_answers_questions_is_told_as_well() {
+    with_device(|twin, runtime, device| async move {
+        twin.change(|state| state.is_full = true);
+        let waiting = Rc::clone(&device);
+        let write = runtime.spawn(async move {
+            waiting.submit(Request::write(0, Buffer::from_slice(&[9; 512]))).await
+        });
+        until(&runtime, || device.status().waiting_s.is_some()).await;
+        device.submit(Request::read(0, Buffer::zeroed(512))).await.unwrap();
+        assert!(device.status().waiting_s.is_some(), "a read says nothing of the write");
+        twin.change(|state| state.is_full = false);
+        write.await.unwrap();
+        until(&runtime, || device.status().waiting_s.is_none()).await;
+    });
+}
+
+#[test]
 fn a_lock_that_is_lost_is_told_without_a_request_and_nothing_is_asked_any_more() {
     with_device(|twin, runtime, device| async move {
         let told = Rc::new(RefCell::new(Vec::new()));

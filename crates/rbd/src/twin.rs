@@ -29,6 +29,8 @@ pub struct State {
     pub size_bytes: u64,
     /// Nothing completes, and no question is answered.
     pub is_silent: bool,
+    /// Writes do not complete; all else does.
+    pub is_full: bool,
     /// What requests and questions fail with.
     pub errno: c_int,
     /// The client with the lock.
@@ -112,6 +114,9 @@ impl Twin {
         std::thread::spawn(move || {
             let Sent((completion, act)) = { sent };
             let mut state = self.answering();
+            while state.is_full && request.0 == "write" {
+                state = self.0.changed.wait(state).expect("the twin does not panic");
+            }
             state.requests.push(request);
             let result = if state.errno == 0 { act(&mut state) } else { -(state.errno as isize) };
             drop(state);

@@ -5,7 +5,9 @@
 
 use crate::Random;
 use headpond_block::sync::Notify;
-use headpond_block::{Buffer, Buffers, Instant, Listener, LocalFuture, Runtime, Stream};
+use headpond_block::{
+    Buffer, Buffers, Instant, Listener, LocalFuture, MovedStream, Runtime, Stream,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -40,7 +42,7 @@ pub fn connection(
     let (there, back) = (pipe(random), pipe(random));
     let end = |reads: &Rc<Pipe>, writes: &Rc<Pipe>, peer: &str| {
         let (reads, writes, peer) = (Rc::clone(reads), Rc::clone(writes), peer.to_owned());
-        Rc::new(SimStream { reads, writes, peer })
+        Rc::new(SimStream { reads, writes, peer, is_lent: false })
     };
     (end(&back, &there, "sim:server"), end(&there, &back, "sim:client"))
 }
@@ -50,6 +52,14 @@ pub struct SimStream {
     reads: Rc<Pipe>,
     writes: Rc<Pipe>,
     peer: String,
+    /// Another executor's, which shuts it down.
+    is_lent: bool,
+}
+
+thread_local! {
+    /// Ends on their way to another executor, by number: all executors of a simulation are on one
+    /// thread.
+    static MOVING: RefCell<Vec<Option<SimStream>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl SimStream {
@@ -84,6 +94,20 @@ impl Stream for SimStream {
         self.writes.closed.get().is_some()
     }
 
+    fn for_thread(&self) -> Option<MovedStream> {
+        let (reads, writes, peer) =
+            (Rc::clone(&self.reads), Rc::clone(&self.writes), self.peer.clone());
+        let moved = Self { reads, writes, peer, is_lent: true };
+        let number = MOVING.with_borrow_mut(|moving| {
+            moving.push(Some(moved));
+            moving.len() - 1
+        });
+        Some(Box::new(move |_| {
+            let moved = MOVING.with_borrow_mut(|moving| moving[number].take());
+            Rc::new(moved.expect("it arrives once, on an executor of its simulation"))
+        }))
+    }
+
     fn peer(&self) -> String {
         self.peer.clone()
     }
@@ -91,7 +115,9 @@ impl Stream for SimStream {
 
 impl Drop for SimStream {
     fn drop(&mut self) {
-        self.shutdown();
+        if !self.is_lent {
+            self.shutdown();
+        }
     }
 }
 

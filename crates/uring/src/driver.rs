@@ -3,19 +3,23 @@
 use crate::Ring;
 use headpond_block::{Driver, Instant, UtcTime, Wait};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Waits in a ring for completions and for the executor's timers.
+/// When the first driver of the process started.
+static START: OnceLock<std::time::Instant> = OnceLock::new();
+
+/// Waits in a ring for completions and for the executor's timers. Drivers of several threads have
+/// one clock.
 pub struct RingDriver {
     ring: Ring,
     start: std::time::Instant,
 }
 
 impl RingDriver {
-    /// The clock starts at zero now.
+    /// The clock starts at zero with the first one.
     pub fn new(ring: Ring) -> Self {
-        Self { ring, start: std::time::Instant::now() }
+        Self { ring, start: *START.get_or_init(std::time::Instant::now) }
     }
 
     fn elapsed(&self) -> Duration {

@@ -178,7 +178,7 @@ impl Cluster {
             public_addr = 127.0.0.1\n\
             cluster_addr = 127.0.0.1\n\
             osd_objectstore = bluestore\n\
-            bluestore_block_size = 6442450944\n\
+            bluestore_block_size = 17179869184\n\
             osd_memory_target = 939524096\n\
             osd_crush_chooseleaf_type = 0\n\
             osd_pool_default_size = 2\n\

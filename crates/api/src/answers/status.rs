@@ -127,6 +127,8 @@ pub struct ClientStatus {
     pub idle_s: f64,
     pub in_flight: u64,
     pub in_flight_bytes: u64,
+    /// It is busy, and served on a thread beside the engine.
+    pub on_thread: bool,
     pub requests: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
@@ -136,6 +138,10 @@ pub struct ClientStatus {
 /// Memory of all clients, and counts since the volume is served.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStatus {
+    /// For connections, beside the engine.
+    pub threads: u64,
+    /// Of connections to one of these.
+    pub moves: u64,
     pub memory_held_bytes: u64,
     pub memory_bytes_max: u64,
     /// Connections whose next request waits for memory.

@@ -18,6 +18,7 @@ fn each_key_is_read_and_shown_as_it_stands_in_the_file() {
         ("run-folder", "/srv/run"),
         ("group", "storage"),
         ("wait-for-devices", "0"),
+        ("threads", "0"),
         ("log-format", "json"),
         ("log-level", "debug"),
         ("events-folder", "/srv/events.d"),
@@ -29,7 +30,7 @@ fn each_key_is_read_and_shown_as_it_stands_in_the_file() {
         assert_ne!(known.value(&Config::default()), value, "{key}: nothing is shown by it");
         assert_eq!(file.line_of(key), Some(2));
     }
-    assert_eq!(KEYS.len(), 7, "a key is missing above");
+    assert_eq!(KEYS.len(), 8, "a key is missing above");
     assert_eq!(parse("group = 998\nwait-for-devices = 5").config.group, "998");
     assert_eq!(parse("").config, Config::default());
 }
@@ -46,6 +47,7 @@ fn a_mistake_is_told_with_line_and_column() {
         ("run-folder = 'hp'", "1:14", "no absolute path"),
         ("wait-for-devices =  'long'", "1:21", "from 0 to 86400"),
         ("wait-for-devices = -1", "1:20", "from 0 to 86400"),
+        ("threads = 'many'", "1:11", "from 0 to 16, or auto"),
         ("group = 'a'\ngroup = 'b'", "2:1", "duplicate key"),
         ("group = 'a\n", "1:", "string"),
         ("defaults = 7", "1:12", "defaults is a table"),

@@ -22,10 +22,10 @@ mod mailbox;
 mod server;
 
 pub use client::{ChannelDevice, ClientEnd};
+pub use mailbox::{Receiver, Sender, mailbox};
 pub use server::DeviceEnd;
 
 use crate::{ByteRange, Geometry, Hints, Outcome, RequestFlags, RequestKind};
-use mailbox::mailbox;
 use smallvec::SmallVec;
 
 /// A request under way, by the number of its place on the clients' thread.

@@ -2,9 +2,16 @@
 
 use super::mailbox::{Receiver, Sender};
 use super::{Crossing, Lent, Reply, Ticket};
-use crate::{BlockDevice, Buffer, Buffers, Outcome, Request, Runtime, start};
+use crate::{
+    BlockDevice, Buffer, Buffers, ByteRange, Outcome, Request, RequestKind, Runtime, start,
+};
+use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::rc::Rc;
+
+/// Requests that are taken together.
+const TOGETHER_MAX: usize = 16;
+type Batch = SmallVec<[Crossing; TOGETHER_MAX]>;
 
 /// The device's end on its way to its thread.
 pub struct DeviceEnd {
@@ -29,20 +36,49 @@ impl DeviceEnd {
     pub async fn serve(self, runtime: Runtime, device: Rc<dyn BlockDevice>) {
         let Self { requests, replies } = self;
         let replies = Rc::new(replies);
-        while let Some(crossing) = poll_fn(|context| requests.poll_receive(context)).await {
-            let (ticket, request) = receive(crossing, &replies);
-            if crate::defect!(AnswerBeforeDevice) {
-                answer(&replies, ticket, Ok(()));
-                drop(runtime.spawn(crate::Submission::on(Rc::clone(&device), request)));
-                continue;
+        while let Some(first) = poll_fn(|context| requests.poll_receive(context)).await {
+            let more = std::iter::from_fn(|| requests.try_receive());
+            let batch: Batch = std::iter::once(first).chain(more).take(TOGETHER_MAX).collect();
+            announce(&batch, &*device);
+            let is_full = batch.len() == TOGETHER_MAX;
+            for crossing in batch {
+                carry_out(crossing, &replies, &device, &runtime);
             }
-            match start(&device, request) {
-                Ok(outcome) => answer(&replies, ticket, outcome),
-                Err(started) => {
-                    let replies = Rc::clone(&replies);
-                    drop(runtime.spawn(async move { answer(&replies, ticket, started.await) }));
-                }
+            if is_full {
+                // The sender may be faster for ever.
+                runtime.yield_now().await;
             }
+        }
+    }
+}
+
+/// Tells the device of requests that have come together.
+fn announce(batch: &Batch, device: &dyn BlockDevice) {
+    let is_data = |kind| matches!(kind, RequestKind::Read | RequestKind::Write);
+    let data = batch.iter().filter(|crossing| is_data(crossing.kind));
+    let ranges: SmallVec<[ByteRange; TOGETHER_MAX]> = data.map(|crossing| crossing.range).collect();
+    if ranges.len() > 1 {
+        device.expect(&ranges);
+    }
+}
+
+fn carry_out(
+    crossing: Crossing,
+    replies: &Rc<Sender<Reply>>,
+    device: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) {
+    let (ticket, request) = receive(crossing, replies);
+    if crate::defect!(AnswerBeforeDevice) {
+        answer(replies, ticket, Ok(()));
+        drop(runtime.spawn(crate::Submission::on(Rc::clone(device), request)));
+        return;
+    }
+    match start(device, request) {
+        Ok(outcome) => answer(replies, ticket, outcome),
+        Err(started) => {
+            let replies = Rc::clone(replies);
+            drop(runtime.spawn(async move { answer(&replies, ticket, started.await) }));
         }
     }
 }

@@ -92,7 +92,9 @@ pub fn run(places: &Places, args: &ScanArgs) -> Result<Exit> {
 /// Where there is none of that name, or it cannot be served.
 pub fn import(places: &Places, file: &ConfigFile, args: &ImportArgs) -> Result<Exit> {
     let defaults = file.config.defaults.clone();
-    let options = ServeOptions { tolerance: Tolerance::Careful, defaults, wait_for_devices: None };
+    let threads = file.config.threads;
+    let tolerance = Tolerance::Careful;
+    let options = ServeOptions { tolerance, defaults, wait_for_devices: None, threads };
     if args.core.is_some() {
         let description = super::existing::import(places, args)?;
         begin_log(&file.config, &LogArgs::default())?;

@@ -39,6 +39,7 @@ fn fio_verifies_random_and_sequential_writes_of_every_size_and_depth() {
         skip!("fio_verifies_random_and_sequential_writes_of_every_size_and_depth", "no fio");
     };
     let user = User::new();
+    user.configure("threads = 2\n");
     let daemon = serve(&user);
     fio(
         &user,
@@ -77,6 +78,8 @@ fn fio_verifies_random_and_sequential_writes_of_every_size_and_depth() {
             "--iodepth=8",
         ],
     );
+    let server = &user.json(&["status", "v", "--json"])["server"];
+    assert!(server["threads"] == 2 && server["moves"].as_u64() > Some(0), "{server}");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }

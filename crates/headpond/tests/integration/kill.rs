@@ -34,6 +34,7 @@ const LOAD: Workload = Workload {
 #[test]
 fn nothing_flushed_is_lost_in_200_kills() {
     let user = User::new();
+    user.configure("threads = 1\n");
     create(&user);
     let size_bytes = 64 * MIB;
     let witness = Rc::new(RefCell::new(Witness::new(size_bytes, SEED)));

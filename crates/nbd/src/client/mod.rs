@@ -30,6 +30,7 @@ use receiver::receive_replies;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Requests that one connection has in flight at most.
@@ -159,7 +160,7 @@ async fn establish(
 ) -> Result<Rc<Connection>, ConnectError> {
     let limits = InFlightLimits { requests_max: IN_FLIGHT_MAX, bytes_max: u64::MAX };
     let memory = Rc::new(MemoryBudget::new(u64::MAX));
-    let queue = Rc::new(SendQueue::new(limits, memory, pool));
+    let queue = Rc::new(SendQueue::new(limits, memory, pool, Arc::default()));
     let (agreed, terms) = headpond_block::sync::oneshot();
     let inner = runtime.clone();
     let _task = runtime.spawn(async move {

@@ -17,13 +17,22 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 /// Payload bytes held, and the requests that wait for some.
 pub struct MemoryBudget {
-    bytes_max: Cell<u64>,
-    held_bytes: Cell<u64>,
+    gauges: Arc<MemoryGauges>,
     line: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+/// A budget as other threads see it.
+#[derive(Debug)]
+pub struct MemoryGauges {
+    bytes_max: AtomicU64,
+    held_bytes: AtomicU64,
+    waiting: AtomicUsize,
 }
 
 struct Waiter {
@@ -39,36 +48,66 @@ struct Taking<'b> {
     is_taken: bool,
 }
 
-impl MemoryBudget {
-    pub fn new(bytes_max: u64) -> Self {
-        let (bytes_max, held_bytes) = (Cell::new(bytes_max), Cell::new(0));
-        Self { bytes_max, held_bytes, line: RefCell::default() }
-    }
-
-    pub fn bytes_max(&self) -> u64 {
-        self.bytes_max.get()
-    }
-
+impl MemoryGauges {
     pub fn held_bytes(&self) -> u64 {
-        self.held_bytes.get()
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
     /// Requests that wait for memory.
     pub fn waiting(&self) -> usize {
-        self.line.borrow().len()
+        self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget. Where more is held, nothing is taken until enough is released.
+    /// Changes the budget. Where more is held, nothing is taken until enough is released; a larger
+    /// one is given out when something is released, or by [`MemoryBudget::grant`].
     pub fn set(&self, bytes_max: u64) {
-        self.bytes_max.set(bytes_max);
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+}
+
+impl MemoryBudget {
+    pub fn new(bytes_max: u64) -> Self {
+        let gauges = MemoryGauges {
+            bytes_max: AtomicU64::new(bytes_max),
+            held_bytes: AtomicU64::default(),
+            waiting: AtomicUsize::default(),
+        };
+        Self::of(Arc::new(gauges))
+    }
+
+    /// Of gauges that have been another thread's, with nothing held.
+    pub fn of(gauges: Arc<MemoryGauges>) -> Self {
+        Self { gauges, line: RefCell::default() }
+    }
+
+    pub fn gauges(&self) -> &Arc<MemoryGauges> {
+        &self.gauges
+    }
+
+    /// The same from its own thread, where those that wait get more at once.
+    pub fn set(&self, bytes_max: u64) {
+        self.gauges.set(bytes_max);
         self.grant();
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.gauges.held_bytes()
+    }
+
+    /// Only this thread writes it.
+    fn hold(&self, bytes: u64) {
+        self.gauges.held_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn note_waiting(&self) {
+        self.gauges.waiting.store(self.line.borrow().len(), Ordering::Relaxed);
     }
 
     /// Takes `bytes` where they are free and nothing waits; 0 bytes are always free.
     pub fn try_take(&self, bytes: u64) -> bool {
         let is_free = bytes == 0 || (self.line.borrow().is_empty() && self.fits(bytes));
         if is_free {
-            self.held_bytes.set(self.held_bytes.get() + bytes);
+            self.hold(self.held_bytes() + bytes);
         }
         is_free
     }
@@ -79,29 +118,32 @@ impl MemoryBudget {
             let (is_granted, waker) = (Cell::new(false), RefCell::default());
             let waiter = Rc::new(Waiter { bytes, is_granted, waker });
             self.line.borrow_mut().push_back(Rc::clone(&waiter));
+            self.note_waiting();
             Taking { budget: self, waiter, is_taken: false }.await;
         }
     }
 
     /// Releases bytes.
     pub fn give_back(&self, bytes: u64) {
-        let held_bytes = self.held_bytes.get();
+        let held_bytes = self.held_bytes();
         assert!(bytes <= held_bytes, "{bytes} bytes given back of {held_bytes}");
-        self.held_bytes.set(held_bytes - bytes);
+        self.hold(held_bytes - bytes);
         self.grant();
     }
 
     fn fits(&self, bytes: u64) -> bool {
-        let held_bytes = self.held_bytes.get();
-        held_bytes == 0 || held_bytes.saturating_add(bytes) <= self.bytes_max.get()
+        let bytes_max = self.gauges.bytes_max.load(Ordering::Relaxed);
+        let held_bytes = self.held_bytes();
+        held_bytes == 0 || held_bytes.saturating_add(bytes) <= bytes_max
     }
 
     /// Grants free bytes to waiting requests, in order.
-    fn grant(&self) {
+    pub fn grant(&self) {
         loop {
             let next = self.line.borrow_mut().pop_front_if(|waiter| self.fits(waiter.bytes));
             let Some(waiter) = next else { return };
-            self.held_bytes.set(self.held_bytes.get() + waiter.bytes);
+            self.note_waiting();
+            self.hold(self.held_bytes() + waiter.bytes);
             waiter.is_granted.set(true);
             if let Some(waker) = waiter.waker.take() {
                 waker.wake();
@@ -132,6 +174,7 @@ impl Drop for Taking<'_> {
             return self.budget.give_back(self.waiter.bytes);
         }
         self.budget.line.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        self.budget.note_waiting();
         // What was too long for what is free may have kept the others.
         self.budget.grant();
     }
@@ -155,7 +198,7 @@ mod tests {
         assert!(budget.try_take(0), "what takes nothing waits for nothing");
         budget.give_back(80);
         assert!(is_ready(&mut long) && is_ready(&mut short));
-        assert_eq!((budget.held_bytes(), budget.waiting()), (70, 0));
+        assert_eq!((budget.held_bytes(), budget.gauges().waiting()), (70, 0));
     }
 
     #[test]

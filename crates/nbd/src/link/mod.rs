@@ -19,8 +19,8 @@
 mod memory;
 mod send_queue;
 
-pub use memory::MemoryBudget;
-pub use send_queue::{InFlightLimits, SendQueue, Transfers};
+pub use memory::{MemoryBudget, MemoryGauges};
+pub use send_queue::{InFlight, InFlightLimits, SendQueue, Transfers};
 
 use crate::codec::request::RequestHeader;
 use headpond_block::executor::Sleep;
@@ -155,6 +155,27 @@ impl<'s> Link<'s> {
         assert!(at + to.len() <= self.available(), "peek at bytes that were not received");
         let start = self.start + at;
         self.buffer.slice(start..start + to.len()).copy_to(to);
+    }
+
+    /// Takes all bytes that were received and not consumed.
+    pub fn take_received(&mut self) -> Vec<u8> {
+        let received = self.buffer.slice(self.start..self.end).to_vec();
+        self.start = self.end;
+        received
+    }
+
+    /// Bytes that another link has received and not consumed, before all others.
+    ///
+    /// # Panics
+    /// Where there are some here.
+    pub fn put_received(&mut self, bytes: &[u8]) {
+        assert!(self.available() == 0, "bytes before these");
+        if self.is_lent {
+            self.buffer = self.pool.0.take(RECEIVE_BYTES);
+            self.is_lent = false;
+        }
+        (self.start, self.end) = (FIRST, FIRST + bytes.len());
+        self.buffer.slice(self.start..self.end).copy_from(bytes);
     }
 
     /// Drops `count` bytes that are there.
@@ -346,6 +367,7 @@ mod tests {
     use super::*;
     use headpond_block::Buffers;
     use std::cell::Cell;
+    use std::sync::Arc;
 
     /// Brings ascending bytes without end; the first read `first` of them, any other what it takes.
     struct Endless {
@@ -405,7 +427,8 @@ mod tests {
         for left in (0..=2 * LONGEST_HEADER_BYTES).chain([ALIGNMENT, ROOM_BYTES_MIN]) {
             let brought = RECEIVE_BYTES - FIRST - left;
             let stream = Endless { first: Cell::new(Some(brought)), sent: Cell::new(0) };
-            let queue = Rc::new(SendQueue::new(limits, Rc::clone(&memory), pool.clone()));
+            let queue =
+                Rc::new(SendQueue::new(limits, Rc::clone(&memory), pool.clone(), Arc::default()));
             let mut link = Link::new(&stream, queue, ReceivePool::new(2));
             let mut context = Context::from_waker(std::task::Waker::noop());
             let taking = Box::pin(take_all_and_a_header(&mut link, brought));

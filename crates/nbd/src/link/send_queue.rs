@@ -6,6 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 /// One write takes at most this many pieces, well below the system's limit on vectors.
@@ -30,10 +32,17 @@ pub struct SendQueue {
     pool: BufferPool,
     state: RefCell<State>,
     waker: RefCell<Option<Waker>>,
-    requests: Cell<usize>,
-    bytes: Cell<u64>,
+    in_flight: Arc<InFlight>,
     is_broken: Cell<bool>,
     transfers: Cell<Transfers>,
+}
+
+/// A peer's requests from admission until their replies are sent. The thread that serves it writes
+/// them, all read them.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    requests: AtomicU64,
+    bytes: AtomicU64,
 }
 
 /// Writes to the peer, and payloads received from it.
@@ -60,14 +69,49 @@ struct Batch {
 /// Released when a message is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
-    requests: usize,
+    requests: u64,
     bytes: u64,
+}
+
+impl InFlight {
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Payload bytes of these.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The thread that wrote has ended, and with it all requests.
+    pub fn forget(&self) {
+        self.set(0, 0);
+    }
+
+    /// Only one thread writes at a time.
+    fn set(&self, requests: u64, bytes: u64) {
+        self.requests.store(requests, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn add(&self, bytes: u64) {
+        self.set(self.requests() + 1, self.bytes() + bytes);
+    }
+
+    fn remove(&self, account: Account) {
+        self.set(self.requests() - account.requests, self.bytes() - account.bytes);
+    }
 }
 
 impl SendQueue {
     /// An empty queue; `memory` is the budget shared with other connections, and `pool` provides
-    /// memory for headers.
-    pub fn new(limits: InFlightLimits, memory: Rc<MemoryBudget>, pool: BufferPool) -> Self {
+    /// memory for headers. Nothing is in flight.
+    pub fn new(
+        limits: InFlightLimits,
+        memory: Rc<MemoryBudget>,
+        pool: BufferPool,
+        in_flight: Arc<InFlight>,
+    ) -> Self {
         assert!(limits.requests_max > 0, "at least one request in flight");
         Self {
             limits,
@@ -75,8 +119,7 @@ impl SendQueue {
             pool,
             state: RefCell::default(),
             waker: RefCell::default(),
-            requests: Cell::new(0),
-            bytes: Cell::new(0),
+            in_flight,
             is_broken: Cell::new(false),
             transfers: Cell::default(),
         }
@@ -84,9 +127,9 @@ impl SendQueue {
 
     /// Whether the peer's share has space for a request of `bytes`. A single one always fits.
     fn has_room(&self, bytes: u64) -> bool {
-        let requests = self.requests.get();
-        let fits = self.bytes.get().saturating_add(bytes) <= self.limits.bytes_max;
-        requests == 0 || (requests < self.limits.requests_max && fits)
+        let requests = self.in_flight.requests();
+        let fits = self.in_flight.bytes().saturating_add(bytes) <= self.limits.bytes_max;
+        requests == 0 || (requests < self.limits.requests_max as u64 && fits)
     }
 
     /// Admits a request of `bytes`, held until its reply is sent, where the peer's share and the
@@ -113,8 +156,7 @@ impl SendQueue {
 
     fn account_for(&self, bytes: u64) {
         assert!(self.has_room(bytes), "admission beyond the limits");
-        self.requests.set(self.requests.get() + 1);
-        self.bytes.set(self.bytes.get() + bytes);
+        self.in_flight.add(bytes);
     }
 
     /// Cancels the admission of a request that will get no reply.
@@ -123,13 +165,8 @@ impl SendQueue {
     }
 
     /// Admitted requests whose replies are not sent yet.
-    pub fn in_flight(&self) -> usize {
-        self.requests.get()
-    }
-
-    /// Payload bytes of these.
-    pub fn in_flight_bytes(&self) -> u64 {
-        self.bytes.get()
+    pub fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 
     /// The peer's progress in reading and sending.
@@ -140,7 +177,7 @@ impl SendQueue {
     /// Whether everything pushed was sent and every admitted request has its reply.
     pub fn is_idle(&self) -> bool {
         let state = self.state.borrow();
-        self.requests.get() == 0 && state.batches.is_empty() && state.sending.is_none()
+        self.in_flight.requests() == 0 && state.batches.is_empty() && state.sending.is_none()
     }
 
     /// Queues the reply to a request that was admitted with `bytes`.
@@ -233,8 +270,7 @@ impl SendQueue {
     }
 
     fn give_back(&self, account: Account) {
-        self.requests.set(self.requests.get() - account.requests);
-        self.bytes.set(self.bytes.get() - account.bytes);
+        self.in_flight.remove(account);
         self.memory.give_back(account.bytes);
     }
 }
@@ -273,7 +309,7 @@ mod tests {
     fn queue(requests_max: usize, bytes_max: u64) -> SendQueue {
         let pool = BufferPool::new(&PoolConfig::default());
         let memory = Rc::new(MemoryBudget::new(u64::MAX));
-        SendQueue::new(InFlightLimits { requests_max, bytes_max }, memory, pool)
+        SendQueue::new(InFlightLimits { requests_max, bytes_max }, memory, pool, Arc::default())
     }
 
     #[test]
@@ -300,7 +336,7 @@ mod tests {
         queue.next_batch().expect("a batch");
         queue.sent();
         assert!(queue.has_room(0));
-        assert_eq!(queue.in_flight(), 1);
+        assert_eq!(queue.in_flight().requests(), 1);
     }
 
     #[test]
@@ -323,8 +359,9 @@ mod tests {
     #[test]
     fn memory_that_all_share_comes_back_with_the_answer() {
         let (one, memory) = (queue(4, 1000), Rc::new(MemoryBudget::new(100)));
-        let other = SendQueue::new(one.limits, Rc::clone(&memory), one.pool.clone());
-        let one = SendQueue::new(one.limits, memory, one.pool.clone());
+        let other =
+            SendQueue::new(one.limits, Rc::clone(&memory), one.pool.clone(), Arc::default());
+        let one = SendQueue::new(one.limits, memory, one.pool.clone(), Arc::default());
         assert!(one.try_admit(90));
         assert!(!other.try_admit(20) && other.try_admit(0));
         one.push_answer(b"done", &Buffers::new(), 90);

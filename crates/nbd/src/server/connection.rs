@@ -4,25 +4,32 @@ use super::handshake::{Agreement, Denial, Handshake, HangUp, Next};
 use super::serving::Serving;
 use super::stats::ConnectionReport;
 use super::stats::ConnectionStats;
-use super::transmission::{TransmissionError, drain, serve_requests};
+use super::threads::{Back, Load, Moving, ThreadHandle};
+use super::transmission::{Ending, TransmissionError, drain, is_quiet_soon, serve_requests};
 use super::{Shared, export::Export};
 use crate::link::{InFlightLimits, Link, SendQueue, Transfers};
+use headpond_block::channel::{Receiver, channel, mailbox};
 use headpond_block::{Buffers, Instant, Stream};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The shared handle of a connection.
 pub struct Connection {
     pub stream: Rc<dyn Stream>,
     pub queue: Rc<SendQueue>,
-    pub stats: Rc<ConnectionStats>,
+    pub stats: Arc<ConnectionStats>,
     standing: Cell<Standing>,
     /// When the handshake ended.
     established: Cell<Option<Instant>>,
     /// The peer's progress when last checked, and since when it has not changed.
     progress: Cell<(Transfers, Instant)>,
+    was_cut_off_for_memory: Cell<bool>,
+    /// It has moved, and not returned.
+    is_on_thread: Cell<bool>,
 }
 
 /// The purpose of a connection.
@@ -48,20 +55,46 @@ pub enum ConnectionError {
     ExportGone(String),
     #[error(transparent)]
     Transmission(#[from] TransmissionError),
+    #[error("the thread that served it has ended")]
+    ThreadEnded,
 }
 
 impl Connection {
     pub fn new(stream: Rc<dyn Stream>, standing: Standing, shared: &Shared) -> Self {
+        let stats = Arc::new(ConnectionStats::new(stream.peer(), shared.runtime.now()));
+        Self::with_stats(stream, standing, stats, shared)
+    }
+
+    /// One that another thread has begun.
+    pub fn adopted(stream: Rc<dyn Stream>, stats: Arc<ConnectionStats>, shared: &Shared) -> Self {
+        Self::with_stats(stream, Standing::Served, stats, shared)
+    }
+
+    fn with_stats(
+        stream: Rc<dyn Stream>,
+        standing: Standing,
+        stats: Arc<ConnectionStats>,
+        shared: &Shared,
+    ) -> Self {
         let now = shared.runtime.now();
         let limits = &shared.limits;
         let (requests_max, bytes_max) = (limits.in_flight_requests_max, limits.in_flight_bytes_max);
         let in_flight = InFlightLimits { requests_max, bytes_max };
         let (memory, pool) = (Rc::clone(&shared.memory), shared.pool.clone());
-        let queue = Rc::new(SendQueue::new(in_flight, memory, pool));
-        let stats = Rc::new(ConnectionStats::new(stream.peer(), now));
+        let queue = SendQueue::new(in_flight, memory, pool, Arc::clone(&stats.in_flight));
+        let queue = Rc::new(queue);
         let (standing, established) = (Cell::new(standing), Cell::new(None));
         let progress = Cell::new((Transfers::default(), now));
-        Self { stream, queue, stats, standing, established, progress }
+        Self {
+            stream,
+            queue,
+            stats,
+            standing,
+            established,
+            progress,
+            was_cut_off_for_memory: Cell::new(false),
+            is_on_thread: Cell::new(false),
+        }
     }
 
     pub fn standing(&self) -> Standing {
@@ -86,12 +119,18 @@ impl Connection {
             self.progress.set((transfers, now));
             return false;
         }
-        self.queue.in_flight_bytes() > 0 && now.since(since) >= time
+        self.queue.in_flight().bytes() > 0 && now.since(since) >= time
     }
 
     /// Ends a connection that is replaced by another one.
     pub fn give_way(&self) {
         self.standing.set(Standing::GaveWay);
+        self.cut_off();
+    }
+
+    /// Ends a connection whose client holds memory that others wait for.
+    pub fn cut_off_for_memory(&self) {
+        self.was_cut_off_for_memory.set(true);
         self.cut_off();
     }
 
@@ -102,7 +141,7 @@ impl Connection {
     }
 
     pub fn report(&self, now: Instant) -> ConnectionReport {
-        self.stats.report(now, self.queue.in_flight(), self.queue.in_flight_bytes())
+        self.stats.report(now, self.is_on_thread.get())
     }
 
     /// Serves the client until one side ends the connection, and completes everything in flight.
@@ -134,9 +173,105 @@ impl Connection {
         link.set_deadline(None);
         self.established.set(Some(shared.runtime.now()));
         self.stats.serves(&agreement.export);
-        let serving = self.serving(shared, export, &agreement);
-        serve_requests(link, &serving, shared).await?;
+        let serving = self.serving(shared, Rc::clone(&export), &agreement);
+        let mut load = Load::beside_devices(shared.limits.moves);
+        while serve_requests(link, &serving, shared, &mut load).await? == Ending::Moves {
+            let Some(thread) = shared.thread_for_connection() else { continue };
+            if !is_quiet_soon(link, &shared.runtime).await {
+                load.be_slower();
+                continue;
+            }
+            let moved = self.move_to(&thread, link, shared, (&export, &agreement, load.window()));
+            let Some(back) = moved else {
+                load.be_slower();
+                continue;
+            };
+            self.is_on_thread.set(true);
+            thread.connections.set(thread.connections.get() + 1);
+            shared.closed.borrow_mut().moves += 1;
+            let back = poll_fn(|context| back.poll_receive(context)).await;
+            thread.connections.set(thread.connections.get() - 1);
+            self.is_on_thread.set(false);
+            match back {
+                Some(Back::Returned { received, requests }) => {
+                    link.put_received(&received);
+                    load.returned(requests);
+                }
+                Some(Back::Ended { outcome, has_stalled }) => {
+                    shared.closed.borrow_mut().stalled += u64::from(has_stalled);
+                    return Ok(outcome?);
+                }
+                None => {
+                    self.stats.in_flight.forget();
+                    return Err(ConnectionError::ThreadEnded);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Hands the connection over, which has nothing in flight; what became of it comes back.
+    /// Nothing where it stays.
+    fn move_to(
+        &self,
+        thread: &ThreadHandle,
+        link: &mut Link<'_>,
+        shared: &Shared,
+        (export, agreement, window): (&Export, &Agreement, u32),
+    ) -> Option<Receiver<Back>> {
+        let stream = self.stream.for_thread()?;
+        let device = export.device();
+        let places = shared.limits.in_flight_requests_max.next_power_of_two();
+        let (client, end) = channel(device.geometry().clone(), places);
+        let (sender, back) = mailbox(1);
+        let moving = Moving {
+            stream,
+            received: link.take_received(),
+            agreement: agreement.clone(),
+            export: export.info().clone(),
+            device: client,
+            window,
+            stats: Arc::clone(&self.stats),
+            back: sender,
+        };
+        if let Err(moving) = thread.serve(Box::new(moving)) {
+            link.put_received(&moving.received);
+            return None;
+        }
+        drop(shared.runtime.spawn(end.serve(shared.runtime.clone(), Rc::clone(device))));
+        Some(back)
+    }
+
+    /// Goes on with what another thread has begun, until the client leaves or is calm.
+    pub async fn go_on(
+        &self,
+        shared: &Rc<Shared>,
+        export: Rc<Export>,
+        agreement: &Agreement,
+        (received, mut load): (Vec<u8>, Load),
+    ) -> Back {
+        let before = self.stats.totals().requests;
+        let queue = Rc::clone(&self.queue);
+        let mut link = Link::new(&*self.stream, queue, shared.receive_pool.clone());
+        link.put_received(&received);
+        let serving = self.serving(shared, export, agreement);
+        let outcome = loop {
+            match serve_requests(&mut link, &serving, shared, &mut load).await {
+                Ok(Ending::Moves) if is_quiet_soon(&mut link, &shared.runtime).await => {
+                    let requests = self.stats.totals().requests - before;
+                    return Back::Returned { received: link.take_received(), requests };
+                }
+                Ok(Ending::Moves) => load.be_slower(),
+                Ok(Ending::Left) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if matches!(outcome, Err(TransmissionError::Stream(_) | TransmissionError::Left)) {
+            self.queue.break_off();
+        }
+        link.set_deadline(Some(shared.runtime.sleep(shared.limits.stop_time_max)));
+        drain(&mut link).await;
+        Back::Ended { outcome, has_stalled: self.was_cut_off_for_memory.get() }
     }
 
     fn serving(&self, shared: &Shared, export: Rc<Export>, agreement: &Agreement) -> Rc<Serving> {
@@ -146,7 +281,7 @@ impl Connection {
             export,
             structured_replies: agreement.structured_replies,
             queue: Rc::clone(&self.queue),
-            stats: Rc::clone(&self.stats),
+            stats: Arc::clone(&self.stats),
             refused: Cell::new(None),
         })
     }
@@ -199,6 +334,7 @@ fn is_lost(outcome: &Result<(), ConnectionError>) -> bool {
     matches!(
         outcome,
         Err(ConnectionError::Stream(_)
+            | ConnectionError::ThreadEnded
             | ConnectionError::Transmission(
                 TransmissionError::Stream(_) | TransmissionError::Left
             ))

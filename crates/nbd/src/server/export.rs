@@ -36,6 +36,11 @@ impl Export {
         Self { info, device }
     }
 
+    /// As it was agreed on with a client, with its device on another thread.
+    pub(super) fn elsewhere(info: ExportInfo, device: Rc<dyn BlockDevice>) -> Self {
+        Self { info, device }
+    }
+
     /// Adds a description, which `nbdinfo` shows.
     ///
     /// # Panics

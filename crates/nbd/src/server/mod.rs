@@ -1,9 +1,11 @@
-//! The NBD server: named block devices for any number of clients on one thread.
+//! The NBD server: named block devices for any number of clients, on the devices' thread and on
+//! further ones.
 //!
 //! 1. [`Server::new`] with the exports; [`Server::serve`] for each listener.
 //! 2. Each connection is one task: the handshake machine, then the transmission loop. A request
 //!    that its device does not complete immediately is awaited by a task of its own.
-//! 3. [`Server::stop`] refuses new requests, completes the others, flushes, and closes.
+//! 3. Under load a connection moves to another thread, where there are some ([`threads`]).
+//! 4. [`Server::stop`] refuses new requests, completes the others, flushes, and closes.
 //!
 //! **Invariants**
 //! - [`Limits`] bounds everything that one client, and that all clients together, can make the
@@ -21,6 +23,7 @@ mod serving;
 mod shortage;
 mod stats;
 mod stop;
+mod threads;
 mod transmission;
 
 pub use check::{Operation, check};
@@ -28,9 +31,11 @@ pub use connection::ConnectionError;
 pub use export::{Export, Exports, NameTaken};
 pub use stats::{ConnectionReport, ServerReport, Totals};
 pub use stop::StopError;
+pub use threads::ThreadEnd;
+pub use transmission::TransmissionError;
 
 use crate::limits::Limits;
-use crate::link::{MemoryBudget, ReceivePool};
+use crate::link::{MemoryBudget, MemoryGauges, ReceivePool};
 use connection::{Connection, Standing};
 use headpond_block::sync::Notify;
 use headpond_block::{BufferPool, Listener, Runtime, Stream};
@@ -42,6 +47,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use threads::ThreadHandle;
 
 /// Pause after a failed accept, so that a lack of file descriptors does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -60,6 +66,9 @@ struct Shared {
     pool: BufferPool,
     receive_pool: ReceivePool,
     memory: Rc<MemoryBudget>,
+    /// Of this thread and the others.
+    memory_bytes_max: Cell<u64>,
+    threads: RefCell<Vec<Rc<ThreadHandle>>>,
     exports: Rc<Exports>,
     limits: Limits,
     connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
@@ -75,22 +84,8 @@ struct Shared {
 impl Server {
     /// A server that takes memory for requests from `pool`.
     pub fn new(runtime: Runtime, pool: BufferPool, exports: Rc<Exports>, limits: Limits) -> Self {
-        let connections_max = limits.connections_max + limits.turned_away_max;
-        let shared = Shared {
-            runtime,
-            pool,
-            receive_pool: ReceivePool::new(connections_max.max(1)),
-            memory: Rc::new(MemoryBudget::new(limits.memory_bytes_max)),
-            exports,
-            limits,
-            connections: RefCell::default(),
-            last_id: Cell::default(),
-            is_stopping: Cell::new(false),
-            changed: Notify::new(),
-            closed: RefCell::default(),
-            last_error: RefCell::default(),
-        };
-        Self { shared: Rc::new(shared) }
+        let memory = Rc::new(MemoryBudget::new(limits.memory_bytes_max));
+        Self { shared: Rc::new(Shared::new(runtime, pool, memory, exports, limits)) }
     }
 
     pub fn exports(&self) -> &Rc<Exports> {
@@ -140,9 +135,13 @@ impl Server {
     pub fn report(&self) -> ServerReport {
         let (shared, now) = (&self.shared, self.shared.runtime.now());
         let mut report = shared.closed.borrow().clone();
-        report.memory_held_bytes = shared.memory.held_bytes();
-        report.memory_bytes_max = shared.memory.bytes_max();
-        report.waiting_for_memory = shared.memory.waiting();
+        let threads = shared.threads.borrow();
+        let of_threads = threads.iter().map(|thread| &*thread.memory);
+        let memory = of_threads.chain([&**shared.memory.gauges()]);
+        report.memory_held_bytes = memory.clone().map(MemoryGauges::held_bytes).sum();
+        report.memory_bytes_max = shared.memory_bytes_max.get();
+        report.threads = threads.len();
+        report.waiting_for_memory = memory.map(MemoryGauges::waiting).sum();
         for connection in shared.connections.borrow().values() {
             report.totals = report.totals.plus(connection.stats.totals());
             if connection.standing() != Standing::TurnedAway {
@@ -155,7 +154,8 @@ impl Server {
     /// Changes [`Limits::memory_bytes_max`]. Where more is held, nothing is aborted: requests wait
     /// until enough is released.
     pub fn set_memory(&self, bytes_max: u64) {
-        self.shared.memory.set(bytes_max);
+        self.shared.memory_bytes_max.set(bytes_max);
+        self.shared.share_memory();
     }
 
     /// Takes the reason of the latest connection that the server had to close.
@@ -180,6 +180,32 @@ impl Server {
 }
 
 impl Shared {
+    fn new(
+        runtime: Runtime,
+        pool: BufferPool,
+        memory: Rc<MemoryBudget>,
+        exports: Rc<Exports>,
+        limits: Limits,
+    ) -> Self {
+        let connections_max = limits.connections_max + limits.turned_away_max;
+        Self {
+            runtime,
+            pool,
+            receive_pool: ReceivePool::new(connections_max.max(1)),
+            memory,
+            memory_bytes_max: Cell::new(limits.memory_bytes_max),
+            threads: RefCell::default(),
+            exports,
+            limits,
+            connections: RefCell::default(),
+            last_id: Cell::default(),
+            is_stopping: Cell::new(false),
+            changed: Notify::new(),
+            closed: RefCell::default(),
+            last_error: RefCell::default(),
+        }
+    }
+
     fn is_stopping(&self) -> bool {
         self.is_stopping.get()
     }

@@ -17,6 +17,7 @@ use headpond_block::{
 };
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What one `CACHE` request has in memory at a time, in bytes.
@@ -36,7 +37,7 @@ pub struct Serving {
     pub export: Rc<Export>,
     pub structured_replies: bool,
     pub queue: Rc<SendQueue>,
-    pub stats: Rc<ConnectionStats>,
+    pub stats: Arc<ConnectionStats>,
     /// When a request was last refused for lack of memory, in a continuing shortage.
     pub refused: Cell<Option<Instant>>,
 }

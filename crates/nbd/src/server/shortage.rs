@@ -66,6 +66,8 @@ impl Shared {
         poll_fn(|context| {
             while Pin::new(&mut pause).poll(context).is_ready() {
                 self.cut_off_stalled(queue);
+                // Another thread may have made the budget larger.
+                self.memory.grant();
                 pause = self.runtime.sleep(STALL_PAUSE);
             }
             admission.as_mut().poll(context)
@@ -84,9 +86,9 @@ impl Shared {
             return;
         }
         let stalled = stalled.into_iter();
-        let most = stalled.max_by_key(|connection| connection.queue.in_flight_bytes());
+        let most = stalled.max_by_key(|connection| connection.queue.in_flight().bytes());
         if let Some(connection) = most {
-            connection.cut_off();
+            connection.cut_off_for_memory();
             self.closed.borrow_mut().stalled += 1;
         }
     }

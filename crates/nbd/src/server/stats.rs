@@ -1,17 +1,24 @@
 //! Statistics of the server.
 
+use crate::link::InFlight;
 use headpond_block::Instant;
-use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Counters of one connection, shared by its tasks.
+/// Counters of one connection. The thread that serves it writes them, all read them.
 #[derive(Debug)]
 pub struct ConnectionStats {
     peer: String,
-    export: RefCell<Option<String>>,
+    export: OnceLock<String>,
     accepted: Instant,
-    last_request: Cell<Instant>,
-    totals: Cell<Totals>,
+    last_request_ns: AtomicU64,
+    requests: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    errors: AtomicU64,
+    dropped: AtomicU64,
+    pub in_flight: Arc<InFlight>,
 }
 
 /// Sums over requests.
@@ -44,12 +51,18 @@ pub struct ConnectionReport {
     pub in_flight: usize,
     /// Server memory that these hold.
     pub in_flight_bytes: u64,
+    /// Whether it is served on a thread of connections.
+    pub on_thread: bool,
     pub totals: Totals,
 }
 
 /// A snapshot of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerReport {
+    /// Of connections, beside the server's own.
+    pub threads: usize,
+    /// Of connections to one of these.
+    pub moves: u64,
     /// Connections accepted since the start.
     pub accepted: u64,
     /// Connections refused for lack of places: most with an error reply, the others closed
@@ -75,55 +88,76 @@ pub struct ServerReport {
 
 impl ConnectionStats {
     pub fn new(peer: String, accepted: Instant) -> Self {
-        let (last_request, totals) = (Cell::new(accepted), Cell::default());
-        Self { peer, export: RefCell::default(), accepted, last_request, totals }
+        Self {
+            peer,
+            export: OnceLock::new(),
+            accepted,
+            last_request_ns: AtomicU64::new(accepted.as_nanos()),
+            requests: AtomicU64::default(),
+            read_bytes: AtomicU64::default(),
+            written_bytes: AtomicU64::default(),
+            errors: AtomicU64::default(),
+            dropped: AtomicU64::default(),
+            in_flight: Arc::default(),
+        }
     }
 
+    /// Once.
     pub fn serves(&self, export: &str) {
-        *self.export.borrow_mut() = Some(export.to_owned());
+        self.export.set(export.to_owned()).expect("a connection has one export");
     }
 
     pub fn totals(&self) -> Totals {
-        self.totals.get()
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            requests: of(&self.requests),
+            read_bytes: of(&self.read_bytes),
+            written_bytes: of(&self.written_bytes),
+            errors: of(&self.errors),
+            dropped: of(&self.dropped),
+        }
     }
 
-    pub fn report(&self, now: Instant, in_flight: usize, in_flight_bytes: u64) -> ConnectionReport {
+    pub fn report(&self, now: Instant, on_thread: bool) -> ConnectionReport {
+        let last_request = Instant::from_nanos(self.last_request_ns.load(Ordering::Relaxed));
         ConnectionReport {
             peer: self.peer.clone(),
-            export: self.export.borrow().clone(),
+            export: self.export.get().cloned(),
             age: now.since(self.accepted),
-            idle: now.since(self.last_request.get()),
-            in_flight,
-            in_flight_bytes,
-            totals: self.totals.get(),
+            idle: now.since(last_request),
+            in_flight: self.in_flight.requests() as usize,
+            in_flight_bytes: self.in_flight.bytes(),
+            on_thread,
+            totals: self.totals(),
         }
     }
 
     pub fn received(&self, now: Instant) {
-        self.last_request.set(now);
-        self.add(Totals { requests: 1, ..Totals::default() });
+        self.last_request_ns.store(now.as_nanos(), Ordering::Relaxed);
+        add(&self.requests, 1);
     }
 
     pub fn read(&self, bytes: u64) {
-        self.add(Totals { read_bytes: bytes, ..Totals::default() });
+        add(&self.read_bytes, bytes);
     }
 
     pub fn written(&self, bytes: u64) {
-        self.add(Totals { written_bytes: bytes, ..Totals::default() });
+        add(&self.written_bytes, bytes);
     }
 
     pub fn failed(&self) {
-        self.add(Totals { errors: 1, ..Totals::default() });
+        add(&self.errors, 1);
     }
 
     /// Counts a received request that is not executed.
     pub fn dropped(&self) {
-        self.add(Totals { dropped: 1, ..Totals::default() });
+        add(&self.dropped, 1);
     }
+}
 
-    fn add(&self, more: Totals) {
-        self.totals.set(self.totals.get().plus(more));
-    }
+/// Only one thread writes a counter at a time.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 impl Totals {

@@ -36,6 +36,13 @@ impl Server {
         self.shared.is_stopping.set(true);
         self.shared.changed.notify_all();
         let shared = &self.shared;
+        let threads = shared.threads.borrow().clone();
+        for thread in threads {
+            let refuses = async move { thread.refuse_requests().await };
+            let end = shared.runtime.now() + shared.limits.stop_time_max;
+            // One that does not answer has connections that are not idle.
+            let _ = shared.runtime.deadline(end, refuses).await;
+        }
         shared.wait_until(|| shared.is_idle()).await;
         let flushed = shared.flush_exports().await;
         flushed.and(shared.close_connections().await)

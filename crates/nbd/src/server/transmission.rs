@@ -19,14 +19,16 @@
 use super::Shared;
 use super::check::{Operation, check, payload_bytes};
 use super::serving::{Serving, held_bytes};
+use super::threads::Load;
 use crate::codec::CodecError;
 use crate::codec::request::RequestHeader;
 use crate::codec::wire::{Command, WireError};
 use crate::link::{Link, SMALL_PAYLOAD_BYTES_MAX};
-use headpond_block::{Buffer, ByteRange, memory};
+use headpond_block::{Buffer, ByteRange, Runtime, memory};
 use smallvec::SmallVec;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -37,6 +39,8 @@ const WORK_BYTES: usize = 256 << 10;
 const FURTHER_HOLDERS: usize = 2;
 /// Requests that a device is told of at once; what is brought near for more displaces itself.
 const ANNOUNCED_MAX: usize = 16;
+/// How long a connection waits for its answers before it moves: so long it takes no requests.
+const QUIET_TIME_MAX: Duration = Duration::from_millis(50);
 /// How often a request that waits for memory retries.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -55,16 +59,26 @@ pub enum TransmissionError {
     Stream(#[from] io::Error),
 }
 
-/// Serves requests until the client disconnects.
+/// Why requests are not received any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The client has disconnected.
+    Left,
+    /// Others are to be received on another thread.
+    Moves,
+}
+
+/// Serves requests until the client disconnects, or is to be served on another thread.
 ///
 /// # Errors
 /// A [`TransmissionError`]; admitted requests are still executed.
-pub async fn serve_requests(
+pub(super) async fn serve_requests(
     link: &mut Link<'_>,
     serving: &Rc<Serving>,
     shared: &Shared,
-) -> Result<(), TransmissionError> {
-    let served = serve_until_end(link, serving, shared).await;
+    load: &mut Load,
+) -> Result<Ending, TransmissionError> {
+    let served = serve_until_end(link, serving, shared, load).await;
     if matches!(served, Err(TransmissionError::Left)) {
         drop_received(link, serving);
     }
@@ -75,21 +89,26 @@ async fn serve_until_end(
     link: &mut Link<'_>,
     serving: &Rc<Serving>,
     shared: &Shared,
-) -> Result<(), TransmissionError> {
+    load: &mut Load,
+) -> Result<Ending, TransmissionError> {
     let mut announced = 0;
     while link.fill(RequestHeader::BYTES).await? {
         if link.queue().is_broken() {
             return Err(TransmissionError::Left);
         }
         if announced == 0 {
+            if load.is_to_move() && !shared.is_stopping() {
+                return Ok(Ending::Moves);
+            }
             announced = announce_received(link, serving);
         }
         announced -= 1;
+        load.note(link.queue().in_flight().requests());
         let header = next_header(link)?;
         serving.stats.received(shared.runtime.now());
         let structured_replies = serving.structured_replies;
         let checked = match check(&header, serving.export.info(), structured_replies) {
-            Ok(Operation::Disconnect) => return Ok(()),
+            Ok(Operation::Disconnect) => return Ok(Ending::Left),
             Ok(_) if shared.is_stopping() => Err(WireError::ShuttingDown),
             checked => checked,
         };
@@ -98,7 +117,7 @@ async fn serve_until_end(
             Err(error) => refuse(link, serving, shared, &header, error).await?,
         }
     }
-    if link.available() > 0 { Err(TransmissionError::Truncated) } else { Ok(()) }
+    if link.available() > 0 { Err(TransmissionError::Truncated) } else { Ok(Ending::Left) }
 }
 
 /// Waits until nothing of this connection is in flight.
@@ -106,6 +125,17 @@ pub async fn drain(link: &mut Link<'_>) {
     let queue = Rc::clone(link.queue());
     let idle = poll_fn(|_| if queue.is_idle() { Poll::Ready(()) } else { Poll::Pending });
     link.send_until(idle).await;
+}
+
+/// Waits until nothing is in flight; false where that takes long, or the client has left.
+pub(super) async fn is_quiet_soon(link: &mut Link<'_>, runtime: &Runtime) -> bool {
+    let queue = Rc::clone(link.queue());
+    let mut late = runtime.sleep(QUIET_TIME_MAX);
+    let quiet = poll_fn(|context| match queue.is_idle() {
+        true => Poll::Ready(true),
+        false => Pin::new(&mut late).poll(context).map(|()| false),
+    });
+    link.wait(runtime, quiet).await.unwrap_or(false)
 }
 
 /// Counts the complete requests in the receive buffer that are not executed.
@@ -160,6 +190,11 @@ async fn accept(
 ) -> Result<(), TransmissionError> {
     let bytes = held_bytes(operation);
     admit(link, serving, shared, bytes).await?;
+    if shared.is_stopping() {
+        // Since it was checked: what is answered now may come after the last flush.
+        link.queue().withdraw(bytes);
+        return refuse(link, serving, shared, header, WireError::ShuttingDown).await;
+    }
     let memory = match memory_for(link, serving, shared, operation).await {
         Ok(memory) => memory,
         Err(NoMemory::Refused(error)) => {

@@ -1,10 +1,11 @@
-//! Clients that nobody here wrote, against our server on a real socket; and ours.
+//! Clients that nobody here wrote, against our server on a real socket, with connections that move
+//! from thread to thread; and ours.
 
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig, Runtime};
 use headpond_nbd::client::NbdDevice;
-use headpond_nbd::limits::Limits;
-use headpond_nbd::server::{Export, Exports, Server};
+use headpond_nbd::limits::{Limits, Moves};
+use headpond_nbd::server::{Export, Exports, Server, ThreadEnd};
 use headpond_testkit::{skip, tempdir, tool};
 use headpond_uring::{Ring, RunConfig, SocketListener, SocketStream, run};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +18,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const SIZE_BYTES: u64 = 64 << 20;
+/// Connections move at every few hundred requests, busy or not.
+const RESTLESS: Moves = Moves { window: 100, busy: 0.0, calm: f64::INFINITY };
 
 /// A server on a thread of its own, stopped when dropped.
 struct Serving {
@@ -33,7 +36,8 @@ impl Serving {
         let (told, listens) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let serve = |ring, runtime| serve_until(ring, runtime, path, (told, asked));
-            run(&RunConfig::default(), serve).expect("a ring");
+            let connections = run(&RunConfig::default(), serve).expect("a ring");
+            connections.join().expect("it ends with the server");
         });
         // The path is there before anybody can connect.
         listens.recv().expect("it listens");
@@ -63,13 +67,16 @@ impl Drop for Serving {
     }
 }
 
+/// Serves until it is to stop; the thread that its connections moved to.
 async fn serve_until(
     ring: Ring,
     runtime: Runtime,
     path: PathBuf,
     (listens, stop): (mpsc::Sender<()>, Arc<AtomicBool>),
-) {
-    let server = ram_server(&runtime);
+) -> JoinHandle<()> {
+    let server = ram_server(&runtime, RESTLESS);
+    let end = server.add_thread();
+    let connections = std::thread::spawn(move || serve_connections(end));
     let listener = SocketListener::bind_unix(&ring, &path).expect("a socket");
     listens.send(()).expect("somebody waits for that");
     let serving = server.clone();
@@ -80,14 +87,22 @@ async fn serve_until(
     server.stop().await.expect("RAM flushes");
     task.await.expect("the listener never failed");
     assert!(server.report().connections.is_empty());
+    connections
 }
 
-fn ram_server(runtime: &Runtime) -> Server {
+fn serve_connections(end: ThreadEnd) {
+    run(&RunConfig::default(), |ring, runtime| {
+        end.serve(runtime, BufferPool::new(&PoolConfig::default()), Rc::new(ring))
+    })
+    .expect("a ring");
+}
+
+fn ram_server(runtime: &Runtime, moves: Moves) -> Server {
     let exports = Rc::new(Exports::new());
     let ram = Rc::new(RamDevice::new("ram", SIZE_BYTES));
     exports.add(Export::new("ram", ram).described("for tests")).expect("the first export");
     let pool = BufferPool::new(&PoolConfig::default());
-    Server::new(runtime.clone(), pool, exports, Limits::default())
+    Server::new(runtime.clone(), pool, exports, Limits { moves, ..Limits::default() })
 }
 
 /// Runs a tool to its end and asserts that it is content.
@@ -235,7 +250,7 @@ fn fio_reads_back_what_four_connections_wrote() {
 #[test]
 fn our_client_and_server_agree_over_tcp() {
     run(&RunConfig::default(), |ring, runtime| async move {
-        let server = ram_server(&runtime);
+        let server = ram_server(&runtime, Limits::default().moves);
         let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         let listener = SocketListener::bind_tcp(&ring, any).unwrap();
         let address = listener.tcp_address().unwrap();

@@ -1,6 +1,6 @@
 //! What clients did to other servers, done to ours.
 
-use crate::common::{SIZE_BYTES, Stage, story};
+use crate::common::{SIZE_BYTES, Stage, on_both, story};
 use crate::raw::RawClient;
 use headpond_block::decorators::Limits as ThrottleRates;
 use headpond_block::decorators::{
@@ -12,7 +12,6 @@ use headpond_nbd::codec::option::encode_option;
 use headpond_nbd::codec::wire::{Command, opt};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{ServerReport, StopError};
-use headpond_sim::run;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -154,7 +153,7 @@ fn slow(stage: &headpond_block::Runtime) -> Rc<dyn BlockDevice> {
 
 #[test]
 fn a_client_that_vanishes_leaves_nothing_behind_and_disturbs_nobody() {
-    run(12, |runtime, sim| async move {
+    on_both(12, |runtime, sim| async move {
         let device = slow(&runtime);
         let stage = Stage::new(runtime, sim, device, Limits::default());
         let other = stage.client().await;
@@ -168,13 +167,12 @@ fn a_client_that_vanishes_leaves_nothing_behind_and_disturbs_nobody() {
         other.read(0, Buffer::zeroed(4096)).await.unwrap();
         stage.runtime.sleep(Duration::from_millis(100)).await;
         assert_eq!(stage.server.report().connections.len(), 1);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_client_that_never_reads_is_not_read_from() {
-    run(13, |runtime, sim| async move {
+    on_both(13, |runtime, sim| async move {
         let ram = Rc::new(RamDevice::new("ram", SIZE_BYTES));
         let probe = Rc::new(ProbeDevice::new(ram, runtime.clone()));
         let limits = Limits { in_flight_bytes_max: 1 << 20, ..Limits::default() };
@@ -189,8 +187,7 @@ fn a_client_that_never_reads_is_not_read_from() {
         assert!((1..=4).contains(&in_flight), "{in_flight} of a quarter MiB each");
         let served = raw.receive(100 * (16 + (256 << 10))).await;
         assert_eq!(served.len(), 100 * (16 + (256 << 10)));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -225,7 +222,7 @@ fn a_client_that_leaves_in_the_middle_of_a_payload_writes_nothing() {
 
 #[test]
 fn a_server_that_stops_answers_what_it_has_and_refuses_what_comes() {
-    run(15, |runtime, sim| async move {
+    on_both(15, |runtime, sim| async move {
         let probe = Rc::new(ProbeDevice::new(slow(&runtime), runtime.clone()));
         let stage = Stage::new(runtime, sim, probe.clone(), Limits::default());
         let raw = RawClient::go(&stage).await;
@@ -243,13 +240,12 @@ fn a_server_that_stops_answers_what_it_has_and_refuses_what_comes() {
         let ServerReport { connections, refused, .. } = stage.server.report();
         assert!(connections.is_empty());
         assert_eq!(refused, 0);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_server_whose_flush_fails_says_so_when_it_stops() {
-    run(16, |runtime, sim| async move {
+    on_both(16, |runtime, sim| async move {
         let ram = Rc::new(RamDevice::new("ram", SIZE_BYTES));
         let faults = FaultControl::default();
         faults.add(FaultRule::on(RequestKind::Flush, Fault::Media));
@@ -263,13 +259,12 @@ fn a_server_whose_flush_fails_says_so_when_it_stops() {
         let client: &dyn BlockDevice = &client;
         let gone = client.flush().await;
         assert!(gone.as_ref().is_err_and(DeviceError::is_gone), "{gone:?}");
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_device_that_hangs_does_not_keep_the_server_from_stopping() {
-    run(17, |runtime, sim| async move {
+    on_both(17, |runtime, sim| async move {
         let ram = Rc::new(RamDevice::new("ram", SIZE_BYTES));
         let faults = FaultControl::default();
         faults.add(FaultRule::on(RequestKind::Write, Fault::Hang));
@@ -285,8 +280,7 @@ fn a_device_that_hangs_does_not_keep_the_server_from_stopping() {
         let stopped = stage.server.stop().await;
         assert_eq!(stopped, Err(StopError::Hanging { connections: 1 }));
         assert!(writing.await.as_ref().is_err_and(DeviceError::is_gone));
-    })
-    .unwrap();
+    });
 }
 
 #[test]

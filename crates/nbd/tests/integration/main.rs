@@ -7,5 +7,6 @@ mod common;
 mod crowd;
 mod hostile;
 mod leaving;
+mod moved;
 mod raw;
 mod simulated;

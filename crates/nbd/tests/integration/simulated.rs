@@ -1,6 +1,6 @@
 //! Our client against our server in virtual time, judged by a byte array.
 
-use crate::common::{SIZE_BYTES, Stage, story};
+use crate::common::{SIZE_BYTES, Stage, on_both, story};
 use headpond_block::decorators::{
     Fault, FaultControl, FaultDevice, FaultRule, Limits as ThrottleRates, ProbeDevice,
     ThrottleDevice,
@@ -14,7 +14,7 @@ use headpond_nbd::client::ConnectError;
 use headpond_nbd::client::handshake::Refusal;
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::Export;
-use headpond_sim::{Random, run};
+use headpond_sim::Random;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -77,6 +77,32 @@ fn whatever_is_written_is_read_again() {
                     assert!(memory.to_vec() == expected, "seed {seed}, step {step}");
                 }
             }
+            let report = stage.server.report();
+            assert_eq!(report.moves > 2, stage.has_thread, "{}", report.moves);
+            assert_eq!(report.connections[0].totals.requests, report.totals.requests);
+        });
+    }
+}
+
+#[test]
+fn a_stop_catches_a_connection_wherever_it_is() {
+    for seed in 100..140 {
+        story(seed, async |stage| {
+            let client: Rc<dyn BlockDevice> = Rc::new(stage.client().await);
+            let load = stage.runtime.spawn(async move {
+                let (mut written, buffer) = (0_u64, Buffer::zeroed(4096));
+                buffer.fill(7);
+                while client.write(written * 4096 % SIZE_BYTES, &buffer).await.is_ok() {
+                    written += 1;
+                }
+                written
+            });
+            let pause = stage.sim.random().below(20_000);
+            stage.runtime.sleep(Duration::from_micros(pause)).await;
+            stage.server.stop().await.unwrap();
+            let report = stage.server.report();
+            assert!(report.connections.is_empty() && report.memory_held_bytes == 0);
+            assert_eq!(report.totals.written_bytes, load.await * 4096, "seed {seed}");
         });
     }
 }
@@ -91,7 +117,7 @@ fn late(runtime: &headpond_block::Runtime) -> Rc<dyn BlockDevice> {
 #[test]
 fn hundreds_in_flight_are_each_answered_with_their_own_data() {
     for seed in 0..8 {
-        run(seed, |runtime, sim| async move {
+        on_both(seed, |runtime, sim| async move {
             let device = late(&runtime);
             let stage = Stage::new(runtime, sim, device, Limits::default());
             let client: Rc<dyn BlockDevice> = Rc::new(stage.client().await);
@@ -110,14 +136,13 @@ fn hundreds_in_flight_are_each_answered_with_their_own_data() {
             for task in tasks {
                 task.await;
             }
-        })
-        .unwrap();
+        });
     }
 }
 
 #[test]
 fn small_and_large_writes_in_one_stream_arrive_whole() {
-    run(77, |runtime, sim| async move {
+    on_both(77, |runtime, sim| async move {
         let device = late(&runtime);
         let stage = Stage::new(runtime, sim, device, Limits::default());
         let client: Rc<dyn BlockDevice> = Rc::new(stage.client().await);
@@ -139,13 +164,12 @@ fn small_and_large_writes_in_one_stream_arrive_whole() {
         let expected: Vec<u8> =
             (1u8..).zip(sizes).flat_map(|(byte, size)| vec![byte; size]).collect();
         assert!(all.to_vec() == expected);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_request_larger_than_the_server_takes_is_cut_into_pieces() {
-    run(21, |runtime, sim| async move {
+    on_both(21, |runtime, sim| async move {
         let ram = Rc::new(RamDevice::new("ram", 80 << 20));
         let stage = Stage::new(runtime, sim, ram, Limits::default());
         let client = stage.client().await;
@@ -156,13 +180,12 @@ fn a_request_larger_than_the_server_takes_is_cut_into_pieces() {
         buffer.fill(0);
         client.read(4096, &buffer).await.unwrap();
         assert!(buffer.to_vec().iter().all(|byte| *byte == 5));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn errors_of_the_device_reach_the_client_as_what_they_are() {
-    run(22, |runtime, sim| async move {
+    on_both(22, |runtime, sim| async move {
         let faults = FaultControl::default();
         let ram = Rc::new(RamDevice::new("ram", SIZE_BYTES));
         let device = Rc::new(FaultDevice::new(ram, faults.clone(), runtime.clone()));
@@ -183,13 +206,12 @@ fn errors_of_the_device_reach_the_client_as_what_they_are() {
             "{written:?}"
         );
         client.read(0, Buffer::zeroed(512)).await.unwrap();
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn fua_flush_discard_and_cache_reach_the_device() {
-    run(23, |runtime, sim| async move {
+    on_both(23, |runtime, sim| async move {
         let probe = Rc::new(ProbeDevice::new(late(&runtime), runtime.clone()));
         let stage = Stage::new(runtime, sim, probe.clone(), Limits::default());
         let nbd = stage.client().await;
@@ -202,13 +224,12 @@ fn fua_flush_discard_and_cache_reach_the_device() {
         let kinds: Vec<_> = probe.recent().into_iter().map(|(kind, _)| kind).collect();
         use RequestKind::{Discard, Flush, Read, Write};
         assert_eq!(kinds, [Discard, Flush, Write, Read, Read, Read]);
-    })
-    .unwrap();
+    });
 }
 
 #[test]
 fn the_geometry_is_the_servers() {
-    run(24, |runtime, sim| async move {
+    on_both(24, |runtime, sim| async move {
         let mut geometry = Geometry::of_size(SIZE_BYTES);
         geometry.logical_block_bytes = 4096;
         geometry.preferred_bytes = 65_536;
@@ -224,8 +245,7 @@ fn the_geometry_is_the_servers() {
             misaligned.as_ref().map_err(DeviceError::cause),
             Err(Cause::Misaligned { .. })
         ));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -246,7 +266,7 @@ fn exports_are_served_by_name_and_a_wrong_name_is_refused() {
 
 #[test]
 fn a_lost_server_fails_everything_in_flight_and_later() {
-    run(26, |runtime, sim| async move {
+    on_both(26, |runtime, sim| async move {
         let device = late(&runtime);
         let stage = Stage::new(runtime.clone(), sim, device, Limits::default());
         let stream = stage.dial();
@@ -261,8 +281,7 @@ fn a_lost_server_fails_everything_in_flight_and_later() {
         stream.cut();
         assert!(reading.await.as_ref().is_err_and(DeviceError::is_gone));
         assert!(client.flush().await.as_ref().is_err_and(DeviceError::is_gone));
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -280,14 +299,13 @@ fn a_client_that_closes_is_gone_when_close_returns() {
 
 #[test]
 fn a_server_that_never_answers_is_given_up() {
-    run(28, |runtime, sim| async move {
+    on_both(28, |runtime, sim| async move {
         let listener = headpond_sim::net::SimListener::new(&runtime, sim.random());
         let stream = listener.connect(headpond_sim::net::Link::LOCAL);
         let pool = headpond_block::BufferPool::new(&Default::default());
         let late = headpond_nbd::client::NbdDevice::connect(&runtime, &pool, stream, "").await;
         assert!(matches!(late.err(), Some(ConnectError::Late)));
-    })
-    .unwrap();
+    });
 }
 
 #[test]

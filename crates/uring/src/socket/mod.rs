@@ -1,7 +1,8 @@
 //! Unix and TCP sockets as block's streams.
 //!
 //! **Invariants**
-//! - A dropped stream is shut down, so that operations on it end and release their memory.
+//! - A dropped stream is shut down, so that operations on it end and release their memory; one that
+//!   another thread has lent to this is not.
 //! - A write is one message to the kernel for up to [`PART_COUNT_MAX`] parts.
 //! - A peer on this machine that is processing replies is not preempted for its next request.
 //!
@@ -14,7 +15,7 @@ pub use listener::SocketListener;
 
 use crate::Ring;
 use crate::ring::{Handle, PART_COUNT_MAX, TRANSFER_BYTES_MAX};
-use headpond_block::{Buffer, Buffers, LocalFuture, Stream};
+use headpond_block::{Buffer, Buffers, LocalFuture, MovedStream, Stream};
 use rustix::net::AddressFamily;
 use smallvec::SmallVec;
 use std::io;
@@ -29,6 +30,8 @@ pub struct SocketStream {
     /// Whether the kernel knows what the peer has read (Unix sockets); with TCP it knows what was
     /// acknowledged.
     is_local: bool,
+    /// Another thread's, which shuts it down.
+    is_lent: bool,
 }
 
 impl SocketStream {
@@ -37,7 +40,7 @@ impl SocketStream {
         let domain = rustix::net::sockopt::socket_domain(&socket);
         let is_local = domain.is_ok_and(|domain| domain == AddressFamily::UNIX);
         let handle = ring.register(socket);
-        Self { ring: ring.clone(), handle, peer: peer.into(), is_local }
+        Self { ring: ring.clone(), handle, peer: peer.into(), is_local, is_lent: false }
     }
 
     async fn receive(&self, buffer: Buffer) -> io::Result<usize> {
@@ -140,6 +143,17 @@ impl Stream for SocketStream {
         count > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
     }
 
+    fn for_thread(&self) -> Option<MovedStream> {
+        let socket = self.handle.as_fd().try_clone_to_owned().ok()?;
+        let peer = self.peer.clone();
+        Some(Box::new(move |ring| {
+            let ring = ring.downcast_ref::<Ring>().expect("streams of a ring move to rings");
+            let mut stream = Self::from_connected(ring, socket, peer);
+            stream.is_lent = true;
+            Rc::new(stream)
+        }))
+    }
+
     fn peer(&self) -> String {
         self.peer.clone()
     }
@@ -147,7 +161,9 @@ impl Stream for SocketStream {
 
 impl Drop for SocketStream {
     fn drop(&mut self) {
-        self.shutdown();
+        if !self.is_lent {
+            self.shutdown();
+        }
     }
 }
 

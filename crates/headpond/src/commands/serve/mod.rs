@@ -34,7 +34,8 @@ pub fn run(places: &Places, file: &ConfigFile, args: &ServeArgs) -> Result<Exit>
     let seconds = |given: Option<u64>| given.unwrap_or(file.config.wait_for_devices_s);
     let wait_for_devices = args.wait_for_devices.map(seconds).map(Duration::from_secs);
     let defaults = file.config.defaults.clone();
-    let options = ServeOptions { tolerance, defaults, wait_for_devices };
+    let threads = file.config.threads;
+    let options = ServeOptions { tolerance, defaults, wait_for_devices, threads };
     headpond_daemon::serve(places, description, options)
 }
 

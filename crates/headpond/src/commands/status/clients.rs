@@ -67,6 +67,7 @@ mod tests {
             idle_s: 0.0,
             in_flight: 3,
             in_flight_bytes,
+            on_thread: false,
             requests: 1200,
             read_bytes: 0,
             written_bytes: 0,
@@ -76,6 +77,8 @@ mod tests {
 
     fn server() -> ServerStatus {
         ServerStatus {
+            threads: 1,
+            moves: 0,
             memory_held_bytes: 13 << 20,
             memory_bytes_max: 1 << 30,
             waiting_for_memory: 0,
