@@ -1,5 +1,6 @@
 //! What every crate's tests share: skipping loudly, finding tools and sample files, scratch
-//! directories, memory that is counted or scarce, breaks that a `self_check` has to notice.
+//! directories, memory that is counted or scarce, breaks that a `self_check` has to notice; and
+//! fio, which benchmarks need.
 //!
 //! A test that lacks something on this machine says so with [`skip!`] and ends. libtest knows no
 //! such outcome and calls the test passed, so the skip is also written to the file named by
@@ -16,6 +17,7 @@
 
 mod breaks;
 mod find;
+pub mod fio;
 mod memory;
 mod skip;
 

@@ -13,10 +13,11 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
+use headpond_testkit::fio;
 use headpond_uring::{RunConfig, SocketListener, run};
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use transport::Exchange;
@@ -94,8 +95,8 @@ fn measure() -> Result<(), Box<dyn Error>> {
     let limit = start_own("answer", &folder.path().join("limit.sock"))?;
     let rival = start_nbdkit(&folder.path().join("nbdkit.sock"))?;
     for peer in [Some(&ours), rival.as_ref()].into_iter().flatten() {
-        let size = format!("--size={SIZE_MIB}m");
-        fio(&peer.socket, &["--rw=write", "--bs=1m", "--iodepth=8", &size])?;
+        let all = fio::Load { rw: "write", block_bytes: 1 << 20, depth: 8, jobs: 1, seconds: 0 };
+        all.run(&fio::uri(&peer.socket, ""), SIZE_MIB)?;
     }
     for row in ROWS {
         let mut rates = Rates::default();
@@ -145,30 +146,12 @@ fn pinned(program: &Path) -> Command {
     command
 }
 
-fn fio(socket: &Path, workload: &[&str]) -> Result<Output, Box<dyn Error>> {
-    let mut command = pinned(Path::new("fio"));
-    command.args(["--name=bench", "--ioengine=nbd", "--thread"]).args(workload);
-    command.args(["--output-format=terse", "--terse-version=3"]);
-    command.arg(format!("--uri=nbd+unix:///?socket={}", socket.display()));
-    let output = command.stderr(Stdio::inherit()).output()?;
-    if output.status.success() { Ok(output) } else { Err("fio failed".into()) }
-}
-
 impl Row {
     /// Requests a second that fio gets answered.
     fn load(&self, socket: &Path) -> Result<f64, Box<dyn Error>> {
-        let rw = format!("--rw={}", self.rw);
-        let [bs, depth] = [self.block_bytes, self.depth];
-        let [bs, depth] = [format!("--bs={bs}"), format!("--iodepth={depth}")];
-        let runtime = format!("--runtime={ROUND_SECONDS}");
-        let output = fio(socket, &[&rw, &bs, &depth, "--time_based", &runtime])?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().find(|line| line.starts_with("3;fio"));
-        let fields: Vec<&str> = line.ok_or("fio gave no figures")?.split(';').collect();
-        // Bandwidth in KiB/s, of reads and 41 fields further of writes: requests a second come as
-        // whole numbers, which is too coarse for large ones.
-        let kib = fields[6].parse::<f64>()? + fields[47].parse::<f64>()?;
-        Ok(kib * 1024.0 / self.block_bytes as f64)
+        let Row { rw, block_bytes, depth, .. } = *self;
+        let load = fio::Load { rw, block_bytes, depth, jobs: 1, seconds: ROUND_SECONDS };
+        load.run_by(pinned(Path::new("fio")), &fio::uri(socket, ""), SIZE_MIB)
     }
 
     /// Exchanges a second of messages as long as this row's.
