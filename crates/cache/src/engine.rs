@@ -26,8 +26,8 @@ use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
-    BlockDevice, Buffers, ChangingGeometry, DeviceError, DeviceName, ErrorKind, Instant, Outcome,
-    Request, RequestKind, Runtime, Stability,
+    BlockDevice, Buffer, Buffers, ChangingGeometry, DeviceError, DeviceName, ErrorKind, Instant,
+    Outcome, Request, RequestKind, Runtime, Stability,
 };
 pub(crate) use pending_tombstones::PendingTombstones;
 use std::cell::{Cell, RefCell};
@@ -451,6 +451,11 @@ impl Engine {
             self.records_done.notify_all();
         }
         self.is_voiding.set(false);
+    }
+
+    /// Memory for what is read to be written elsewhere, with whatever contents.
+    pub fn take_memory(&self, len: usize) -> Buffer {
+        self.log.borrow().pool.take(len)
     }
 
     pub fn memory(&self) -> MemoryStats {

@@ -62,7 +62,7 @@ use crate::types::{
 };
 use crate::under_way::UnderWay;
 use headpond_block::defect;
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
+use headpond_block::{BLOCK_BYTES, BufferPool, Buffers, PoolConfig, Request, RequestFlags};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -148,7 +148,6 @@ pub struct Formed {
     pub is_promise: bool,
     /// Of copies by reclaim.
     is_moved: bool,
-    descriptor: Buffer,
 }
 
 /// How the map publishes what was asked for, or copies.
@@ -215,7 +214,8 @@ pub struct Log {
     records: UnderWay,
     voids: Vec<Sequence>,
     fills: Vec<Rc<Fill>>,
-    spare: Vec<Buffer>,
+    /// Where descriptors, and what is read to be written again, have their memory.
+    pub pool: BufferPool,
     dirty_max: u64,
     written_max: u64,
     unclean_extents_max: u64,
@@ -285,7 +285,7 @@ impl Log {
             records: UnderWay::new(next.0),
             voids: Vec::new(),
             fills: Vec::new(),
-            spare: Vec::new(),
+            pool: BufferPool::new(&PoolConfig::none()),
             dirty_max: usable,
             written_max: usable / 16,
             unclean_extents_max,
@@ -439,7 +439,6 @@ impl Log {
             self.promises.add(formed.sequence);
         }
         self.records.end(formed.sequence.0);
-        self.spare.push(formed.descriptor.clone());
     }
 
     fn publish(&mut self, slot: SlotIndex, blocks: u32, publish: Publish) {
@@ -520,9 +519,8 @@ impl Log {
         self.carries_order = header.order.is_some();
         let units = data.0 - header.position.0;
         let descriptor_bytes = (units * self.layout.unit_bytes()) as usize;
-        let whole = self.spare.pop().unwrap_or_else(|| Buffer::zeroed(BLOCK_BYTES as usize));
-        let descriptor = whole.slice(0..descriptor_bytes);
-        // SAFETY: a spare descriptor belongs to nobody: its last write has been answered.
+        let descriptor = self.pool.take(descriptor_bytes);
+        // SAFETY: no other handle to it has been made yet.
         self.draft.encode(&header, unsafe { descriptor.as_mut_slice() });
         let mut buffers = Buffers::from(descriptor);
         parts.for_each(|part| buffers.extend(part));
@@ -534,7 +532,7 @@ impl Log {
         self.account(len, descriptor_bytes as u64, sequence);
         self.ring.advance(units + u64::from(blocks) * self.layout.units_per_block());
         self.draft.advance();
-        Formed { sequence, request, data, blocks, is_promise, is_moved: false, descriptor: whole }
+        Formed { sequence, request, data, blocks, is_promise, is_moved: false }
     }
 
     fn account(&mut self, len: u64, descriptor_bytes: u64, sequence: Sequence) {

@@ -505,7 +505,7 @@ impl Engine {
             self.count_lent(range.len());
             return Ok(lent);
         }
-        let data = Buffer::zeroed(range.len() as usize);
+        let data = self.take_memory(range.len() as usize);
         match self.read_cache(CacheRead::Reclaim, Request::read(range.start(), &data)).await {
             Ok(()) => Ok(data),
             Err(error) if error.is_gone() => Err(error),

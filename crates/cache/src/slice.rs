@@ -26,8 +26,8 @@ use crate::stats::{ClassStats, ErrorStats, LatencyStats, PartTraffic, SliceStats
 use crate::types::{BlockRun, CorePlace, Promise};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, ByteRange, Cause, DeviceError, DeviceName, ErrorLog, Geometry,
-    JoinHandle, Request, RequestKind, Runtime, Submission,
+    BLOCK_BYTES, BlockDevice, BufferPool, ByteRange, Cause, DeviceError, DeviceName, ErrorLog,
+    Geometry, JoinHandle, PoolConfig, Request, RequestKind, Runtime, Submission,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,13 +47,16 @@ pub struct Foundation {
     pub core_flushes: Rc<CoreFlushes>,
     /// Of the cache device, for all slices.
     pub errors: Rc<ErrorLog>,
+    /// What the devices have registered of the thread's memory.
+    pub pool: BufferPool,
 }
 
 impl Foundation {
     /// Of a single slice, and a core without a label.
     pub fn new(runtime: Runtime, cache: Rc<dyn BlockDevice>, core: Rc<dyn BlockDevice>) -> Self {
         let (core_flushes, errors) = Default::default();
-        Self { runtime, cache, core, label: None, core_flushes, errors }
+        let pool = BufferPool::new(&PoolConfig::small());
+        Self { runtime, cache, core, label: None, core_flushes, errors, pool }
     }
 }
 

@@ -17,6 +17,9 @@ impl Arena {
     /// # Panics
     /// Without memory.
     pub(super) fn new(len: usize) -> Self {
+        if len == 0 {
+            return Self { start: std::ptr::dangling_mut(), len };
+        }
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a mapping at an address that the kernel chooses touches no other.
         let mapped = unsafe { mmap_anonymous(null_mut(), len, access, kind) };
@@ -39,6 +42,9 @@ impl Arena {
     /// # Safety
     /// The memory is no longer used, and this is called once.
     pub(super) unsafe fn unmap(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         // SAFETY: mapped in `new` with this length.
         let unmapped = unsafe { munmap(self.start.cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");

@@ -46,8 +46,8 @@ const PREFETCHED_BYTES: usize = 1 << 10;
 /// slices share it, on their thread.
 pub struct Buffer {
     region: NonNull<Region>,
-    /// Start of this slice; dangling where the region has no payload.
-    start: *mut u8,
+    /// Where in the region this slice begins.
+    offset: usize,
     len: usize,
 }
 
@@ -70,15 +70,9 @@ impl Buffer {
     ///
     /// # Safety
     /// The memory is valid for `len` bytes until the loan is dropped, and nothing else uses it
-    /// before that, or before the answer to the request that it is lent for. `arena` is that of its
-    /// pool.
-    pub(crate) unsafe fn lent(
-        start: NonNull<u8>,
-        len: usize,
-        arena: Option<u16>,
-        loan: Rc<dyn Any>,
-    ) -> Self {
-        Self::whole(Region::lent(start, len, arena, loan))
+    /// before that, or before the answer to the request that it is lent for.
+    pub(crate) unsafe fn lent(start: NonNull<u8>, len: usize, loan: Rc<dyn Any>) -> Self {
+        Self::whole(Region::lent(start, len, loan))
     }
 
     /// A length without bytes.
@@ -109,26 +103,44 @@ impl Buffer {
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffer");
         self.region().retain();
-        let start = self.start.wrapping_add(range.start);
-        Self { region: self.region, start, len: range.end - range.start }
+        let offset = self.offset + range.start;
+        Self { region: self.region, offset, len: range.end - range.start }
     }
 
-    /// The first byte, for handing to a system call; dangling where there is no payload.
+    /// The first byte, for handing to a system call; dangling where there is no payload. It is
+    /// another one after [`Self::exchange`].
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.start
+        self.region().memory().wrapping_add(self.offset)
     }
 
-    /// Number of the pool arena of this memory, where it was registered with a ring.
-    pub fn arena(&self) -> Option<u16> {
-        self.region().arena()
+    /// Whether the memory can be exchanged: this is all of it, and it is this thread's own.
+    pub fn is_exchangeable(&self) -> bool {
+        self.len == self.region().len() && self.region().is_exchangeable()
+    }
+
+    /// The same bytes at their present address: an exchange does not change what is behind this
+    /// handle. For operations of a device that may end after their memory was exchanged.
+    pub fn pinned(&self) -> Self {
+        Self::whole(Region::pinned(self))
+    }
+
+    /// Puts other memory, with the same contents, behind all handles that share this one's. What
+    /// was there stays allocated until the last of them, and of those that were pinned, is dropped.
+    ///
+    /// # Panics
+    /// Where the memory is not exchangeable, or the other is shorter.
+    pub fn exchange(&self, other: Buffer) {
+        assert!(self.is_exchangeable(), "all of its memory, and nobody else's");
+        other.copy_from_buffer(self);
+        self.region().exchange(other);
     }
 
     /// Prefetches the first bytes. Once they are read, the processor prefetches the following ones.
     #[inline]
     pub fn prefetch(&self) {
         let first = (0..self.len.min(PREFETCHED_BYTES)).step_by(LINE_BYTES);
-        first.for_each(|at| prefetch(self.start.wrapping_add(at)));
+        first.for_each(|at| prefetch(self.as_ptr().wrapping_add(at)));
     }
 
     /// Copies the first `to.len()` bytes out.
@@ -142,7 +154,7 @@ impl Buffer {
             return;
         }
         // SAFETY: both ranges are valid for `to.len()` bytes, and `to` is exclusively ours.
-        unsafe { std::ptr::copy_nonoverlapping(self.start, to.as_mut_ptr(), to.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(self.as_ptr(), to.as_mut_ptr(), to.len()) }
     }
 
     /// Copies `from` to the start of the buffer.
@@ -154,7 +166,7 @@ impl Buffer {
         if !self.is_payload_free() {
             // SAFETY: both ranges are valid for `from.len()` bytes; no reference to our bytes
             // exists outside the unsafe accessors' scopes.
-            unsafe { std::ptr::copy(from.as_ptr(), self.start, from.len()) }
+            unsafe { std::ptr::copy(from.as_ptr(), self.as_ptr(), from.len()) }
         }
     }
 
@@ -172,7 +184,7 @@ impl Buffer {
             return self.slice(0..from.len).fill(0);
         }
         // SAFETY: both ranges are valid for `from.len` bytes; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(from.start, self.start, from.len) }
+        unsafe { std::ptr::copy(from.as_ptr(), self.as_ptr(), from.len) }
     }
 
     /// Copies all bytes of `from` to the buffer, from byte `at` on, where they are not read early:
@@ -190,20 +202,20 @@ impl Buffer {
         if from.is_payload_free() {
             return self.slice(at..at + from.len).fill(0);
         }
-        let to = self.start.wrapping_add(at);
-        let overlap = to.addr().abs_diff(from.start.addr()) < from.len;
+        let (start, to) = (from.as_ptr(), self.as_ptr().wrapping_add(at));
+        let overlap = to.addr().abs_diff(start.addr()) < from.len;
         if from.len < PAST_CACHE_BYTES_MIN || overlap {
             // SAFETY: both ranges are valid for `from.len` bytes; `copy` allows them to overlap.
-            return unsafe { std::ptr::copy(from.start, to, from.len) };
+            return unsafe { std::ptr::copy(start, to, from.len) };
         }
         // SAFETY: both ranges are valid for `from.len` bytes, and as far apart at least.
-        unsafe { past_cache::copy_past_cache(from.start, to, from.len) }
+        unsafe { past_cache::copy_past_cache(start, to, from.len) }
     }
 
     pub fn fill(&self, byte: u8) {
         if !self.is_payload_free() {
             // SAFETY: the range is valid for writes of `len` bytes.
-            unsafe { std::ptr::write_bytes(self.start, byte, self.len) }
+            unsafe { std::ptr::write_bytes(self.as_ptr(), byte, self.len) }
         }
     }
 
@@ -224,7 +236,7 @@ impl Buffer {
             return &[];
         }
         // SAFETY: the range is valid; the caller guarantees that there are no writers.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
     }
 
     /// The bytes in place, for writing; empty where there is no payload.
@@ -238,19 +250,19 @@ impl Buffer {
             return &mut [];
         }
         // SAFETY: the range is valid; the caller guarantees exclusive access.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len) }
     }
 
     /// Whether `next` continues this buffer in the same memory.
     #[inline]
     fn is_continued_by(&self, next: &Buffer) -> bool {
-        self.region == next.region && self.start.wrapping_add(self.len) == next.start
+        self.region == next.region && self.offset + self.len == next.offset
     }
 
     fn whole(region: NonNull<Region>) -> Self {
         // SAFETY: a new region carries one count, which this handle takes over.
-        let (start, len) = unsafe { (region.as_ref().memory(), region.as_ref().len()) };
-        Self { region, start, len }
+        let len = unsafe { region.as_ref().len() };
+        Self { region, offset: 0, len }
     }
 
     #[inline]
@@ -291,6 +303,39 @@ mod tests {
         let buffer = Buffer::zeroed(16);
         buffer.slice(4..8).copy_from(b"abcd");
         assert_eq!(&buffer.to_vec()[..10], b"\0\0\0\0abcd\0\0");
+    }
+
+    #[test]
+    fn exchanged_memory_is_behind_all_handles_but_those_that_were_pinned() {
+        let pool = BufferPool::new(&PoolConfig::small());
+        for buffer in [pool.take(5000), Buffer::zeroed(5000)] {
+            buffer.fill(1);
+            let (part, pinned) = (buffer.slice(100..200), buffer.slice(100..200).pinned());
+            assert!(buffer.is_exchangeable() && !part.is_exchangeable());
+            for round in 2..4 {
+                buffer.exchange(pool.take(5000));
+                assert_eq!((part.to_vec(), pinned.to_vec()), (vec![round - 1; 100], vec![1; 100]));
+                part.fill(round);
+                assert_eq!((buffer.to_vec()[150], pinned.to_vec()), (round, vec![1; 100]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_exchanged_is_not_used_for_something_else_while_it_is_pinned() {
+        let class = PoolClass { buffer_bytes: 4096, count: 2 };
+        let pool = BufferPool::new(&PoolConfig { classes: vec![class] });
+        let buffer = pool.take(4096);
+        let (first, pinned) = (buffer.as_ptr(), buffer.pinned());
+        buffer.exchange(pool.take(4096));
+        drop(buffer);
+        assert_eq!(pinned.as_ptr(), first);
+        pool.take(4096).fill(9);
+        assert_eq!((pool.overflows(), pinned.to_vec()[0]), (1, 0), "both places are still taken");
+        drop(pinned);
+        let again = pool.take(4096);
+        assert!(!std::ptr::eq(again.as_ptr(), pool.take(4096).as_ptr()));
+        assert_eq!(pool.overflows(), 1);
     }
 
     #[test]

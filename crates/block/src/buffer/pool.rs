@@ -22,6 +22,11 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
+    /// Nothing: everything comes from the heap.
+    pub fn none() -> Self {
+        Self { classes: Vec::new() }
+    }
+
     /// 768 KiB: for simulations, which open volumes by the thousand.
     pub fn small() -> Self {
         let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
@@ -30,14 +35,20 @@ impl PoolConfig {
 }
 
 impl Default for PoolConfig {
-    /// 28 MiB: enough for a few hundred small and a few dozen large requests in flight.
+    /// 40 MiB: enough for a few hundred small and a few dozen large requests in flight, with what a
+    /// cleaner moves at a time in stripes.
     fn default() -> Self {
         let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
-        Self { classes: vec![class(4096, 1024), class(64 << 10, 128), class(1 << 20, 16)] }
+        let (small, strips) = (class(4096, 1024), class(64 << 10, 64));
+        let (stripes, large) = (class(256 << 10, 64), class(1 << 20, 16));
+        Self { classes: vec![small, strips, stripes, large] }
     }
 }
 
-/// Aligned buffers from one arena per size, reserved once. Cloning shares the pool.
+/// Aligned buffers in a few sizes, all from one arena, reserved once. Cloning shares the pool.
+///
+/// One arena, so that the parts of a request, whatever their sizes, are in memory that a ring has
+/// registered as one.
 ///
 /// A request for more than is left is served from the heap and counted, so that a burst slows down
 /// instead of failing; the limits of requests in flight belong to the layers above, where requests
@@ -47,19 +58,19 @@ pub struct BufferPool(Rc<PoolShared>);
 
 pub(super) struct PoolShared {
     classes: Vec<Class>,
+    arena: Arena,
     overflows: Cell<u64>,
 }
 
 struct Class {
     buffer_bytes: usize,
-    memory: Arena,
     slots: Vec<Region>,
     first_slot: u32,
     free: RefCell<Vec<u32>>,
 }
 
 impl BufferPool {
-    /// Reserves all arenas.
+    /// Reserves the arena.
     ///
     /// # Panics
     /// Where sizes are not ascending multiples of 4 KiB, or memory is not to be had.
@@ -67,15 +78,19 @@ impl BufferPool {
         let sizes = || config.classes.iter().map(|class| class.buffer_bytes);
         assert!(sizes().all(|bytes| bytes > 0 && bytes % ALIGNMENT_BYTES == 0));
         assert!(sizes().zip(sizes().skip(1)).all(|(a, b)| a < b), "pool sizes ascend");
+        let bytes = |class: &PoolClass| class.buffer_bytes.checked_mul(class.count);
+        let sum = |sum: usize, class| bytes(class).and_then(|bytes| sum.checked_add(bytes));
+        let bytes = config.classes.iter().try_fold(0, sum).expect("pool fits the address space");
+        let arena = Arena::new(bytes);
         let shared = Rc::new_cyclic(|weak| {
             let mut classes = Vec::new();
-            let mut first_slot = 0;
-            for (arena, class) in config.classes.iter().enumerate() {
-                let arena = u16::try_from(arena).expect("few classes");
-                classes.push(Class::new(*class, weak.as_ptr(), first_slot, arena));
+            let (mut first_slot, mut start) = (0, arena.start());
+            for class in &config.classes {
+                classes.push(Class::new(*class, weak.as_ptr(), first_slot, start));
                 first_slot += class.count as u32;
+                start = start.wrapping_add(class.buffer_bytes * class.count);
             }
-            PoolShared { classes, overflows: Cell::new(0) }
+            PoolShared { classes, arena, overflows: Cell::new(0) }
         });
         Self(shared)
     }
@@ -84,7 +99,7 @@ impl BufferPool {
     pub fn take(&self, len: usize) -> Buffer {
         self.take_slot(len).unwrap_or_else(|| {
             self.0.overflows.set(self.overflows() + 1);
-            Buffer::zeroed(len)
+            Buffer::whole(Region::unfilled(len))
         })
     }
 
@@ -102,9 +117,8 @@ impl BufferPool {
         let region = fitting.find_map(Class::pop)?;
         // The count that the last handle gives back in `Region::release`.
         std::mem::forget(Rc::clone(&self.0));
-        region.take();
-        let whole = Buffer::whole(NonNull::from(region));
-        Some(if len == whole.len() { whole } else { whole.slice(0..len) })
+        region.take(len);
+        Some(Buffer::whole(NonNull::from(region)))
     }
 
     /// Buffers allocated from the heap because the pool was empty.
@@ -112,10 +126,9 @@ impl BufferPool {
         self.0.overflows.get()
     }
 
-    /// Start and length of each arena, in the order of [`Buffer::arena`], for registering with a
-    /// ring.
-    pub fn arenas(&self) -> Vec<(*mut u8, usize)> {
-        self.0.classes.iter().map(|class| (class.memory.start(), class.memory.len())).collect()
+    /// Start and length of the arena, for registering with a ring.
+    pub fn arena(&self) -> (*mut u8, usize) {
+        (self.0.arena.start(), self.0.arena.len())
     }
 }
 
@@ -130,17 +143,15 @@ impl PoolShared {
 }
 
 impl Class {
-    fn new(class: PoolClass, pool: *const PoolShared, first_slot: u32, arena: u16) -> Self {
+    fn new(class: PoolClass, pool: *const PoolShared, first_slot: u32, memory: *mut u8) -> Self {
         let PoolClass { buffer_bytes, count } = class;
-        let bytes = buffer_bytes.checked_mul(count.max(1)).expect("pool fits the address space");
-        let memory = Arena::new(bytes);
         let slot = |index: u32| {
-            let start = memory.start().wrapping_add(index as usize * buffer_bytes);
-            Region::slot(start, buffer_bytes, pool, first_slot + index, arena)
+            let start = memory.wrapping_add(index as usize * buffer_bytes);
+            Region::slot(start, buffer_bytes, pool, first_slot + index)
         };
         let slots = (0..count as u32).map(slot).collect();
         let free = RefCell::new((0..count as u32).rev().collect());
-        Self { buffer_bytes, memory, slots, first_slot, free }
+        Self { buffer_bytes, slots, first_slot, free }
     }
 
     fn pop(&self) -> Option<&Region> {
@@ -149,12 +160,13 @@ impl Class {
     }
 }
 
-impl Drop for Class {
+impl Drop for PoolShared {
     fn drop(&mut self) {
-        let out = self.slots.len() - self.free.get_mut().len();
+        let out = |class: &mut Class| class.slots.len() - class.free.get_mut().len();
+        let out: usize = self.classes.iter_mut().map(out).sum();
         assert_eq!(out, 0, "pool dropped while buffers are out");
         // SAFETY: every slot is back, and nothing else of the pool is used after this.
-        unsafe { self.memory.unmap() };
+        unsafe { self.arena.unmap() };
     }
 }
 
@@ -183,9 +195,12 @@ mod tests {
     fn an_empty_class_borrows_from_the_next_and_then_from_the_heap() {
         let pool = small_pool();
         let taken: Vec<_> = (0..3).map(|_| pool.take(4096)).collect();
-        assert_eq!(taken[2].arena(), Some(1));
+        let (start, len) = pool.arena();
+        let is_in_arena =
+            |buffer: &Buffer| (start..start.wrapping_add(len)).contains(&buffer.as_ptr());
+        assert!(taken.iter().all(is_in_arena));
         assert_eq!(pool.overflows(), 0);
-        assert_eq!(pool.take(4096).arena(), None);
+        assert!(!is_in_arena(&pool.take(4096)));
         assert_eq!(pool.overflows(), 1);
     }
 

@@ -1,9 +1,9 @@
 //! The counted memory behind buffers.
 
-use super::ALIGNMENT_BYTES;
 use super::pool::PoolShared;
+use super::{ALIGNMENT_BYTES, Buffer};
 use crate::memory;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -14,10 +14,20 @@ use std::rc::Rc;
 /// The count is not atomic, because handles stay on their thread: an atomic operation behind a copy
 /// to a device in memory would wait until all of it has left the processor.
 pub(super) struct Region {
-    memory: *mut u8,
-    len: usize,
+    own: *mut u8,
+    /// Where the handles find their bytes: its own memory, or what that was exchanged for.
+    memory: Cell<*mut u8>,
+    /// As many bytes as were asked for; a slot may have more.
+    len: Cell<usize>,
     handles: Cell<usize>,
     owner: Owner,
+    exchanged: Cell<Option<Box<Exchanged>>>,
+}
+
+/// What is in use, and what was before.
+struct Exchanged {
+    _memory: Buffer,
+    _before: Option<Box<Exchanged>>,
 }
 
 enum Owner {
@@ -25,7 +35,6 @@ enum Owner {
     Pool {
         pool: *const PoolShared,
         slot: u32,
-        arena: u16,
     },
     Heap {
         allocation: *mut u8,
@@ -33,16 +42,29 @@ enum Owner {
     PayloadFree,
     /// Another thread, until the loan is dropped.
     Lent {
-        arena: Option<u16>,
         _loan: Rc<dyn Any>,
+    },
+    /// A buffer's region, which keeps the memory though it may have exchanged it.
+    Pinned {
+        _of: Buffer,
     },
 }
 
 impl Region {
+    /// Zeros.
     pub(super) fn heap(len: usize) -> NonNull<Region> {
+        Self::allocated(len, alloc_zeroed)
+    }
+
+    /// With whatever contents.
+    pub(super) fn unfilled(len: usize) -> NonNull<Region> {
+        Self::allocated(len, alloc)
+    }
+
+    fn allocated(len: usize, allocate: unsafe fn(Layout) -> *mut u8) -> NonNull<Region> {
         let layout = heap_layout(len);
         // SAFETY: the layout has a size of at least one alignment unit.
-        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let allocation = NonNull::new(unsafe { allocate(layout) });
         Self::in_allocation(allocation.unwrap_or_else(|| handle_alloc_error(layout)), len)
     }
 
@@ -62,31 +84,26 @@ impl Region {
     }
 
     /// Memory of another thread, which gets it back when the loan is dropped.
-    pub(super) fn lent(
-        memory: NonNull<u8>,
-        len: usize,
-        arena: Option<u16>,
-        loan: Rc<dyn Any>,
-    ) -> NonNull<Region> {
-        Self::boxed(memory.as_ptr(), len, Owner::Lent { arena, _loan: loan })
+    pub(super) fn lent(memory: NonNull<u8>, len: usize, loan: Rc<dyn Any>) -> NonNull<Region> {
+        Self::boxed(memory.as_ptr(), len, Owner::Lent { _loan: loan })
+    }
+
+    /// The memory that a buffer has now.
+    pub(super) fn pinned(buffer: &Buffer) -> NonNull<Region> {
+        Self::boxed(buffer.as_ptr(), buffer.len(), Owner::Pinned { _of: buffer.clone() })
     }
 
     /// A free pool slot, without handles.
-    pub(super) fn slot(
-        memory: *mut u8,
-        len: usize,
-        pool: *const PoolShared,
-        slot: u32,
-        arena: u16,
-    ) -> Region {
-        let owner = Owner::Pool { pool, slot, arena };
-        Region { memory, len, handles: Cell::new(0), owner }
+    pub(super) fn slot(memory: *mut u8, len: usize, pool: *const PoolShared, slot: u32) -> Region {
+        let owner = Owner::Pool { pool, slot };
+        Self::new(memory, len, 0, owner)
     }
 
-    /// Takes the first handle of a pool slot.
-    pub(super) fn take(&self) {
+    /// Takes the first handle of a pool slot, for so many bytes of it.
+    pub(super) fn take(&self, len: usize) {
         let before = self.handles.replace(1);
         assert_eq!(before, 0, "pool slot handed out twice");
+        self.len.set(len);
     }
 
     #[inline]
@@ -118,18 +135,20 @@ impl Region {
         // SAFETY: the region is there until it is given back here.
         let region = unsafe { this.as_ref() };
         match region.owner {
-            Owner::Pool { pool, slot, .. } => {
+            Owner::Pool { pool, slot } => {
+                region.memory.set(region.own);
+                drop(region.exchanged.take());
                 // SAFETY: taking the slot leaked one strong count of the pool, taken back here.
                 let pool = unsafe { Rc::from_raw(pool) };
                 pool.put_back(slot);
             }
             Owner::Heap { allocation } => {
                 // SAFETY: allocated in `heap` with this layout, and no handle is left.
-                unsafe { dealloc(allocation, heap_layout(region.len)) };
+                unsafe { dealloc(allocation, heap_layout(region.len())) };
                 // SAFETY: boxed in `boxed`, and no handle is left.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
-            Owner::PayloadFree | Owner::Lent { .. } => {
+            Owner::PayloadFree | Owner::Lent { .. } | Owner::Pinned { .. } => {
                 // SAFETY: boxed in `boxed`, and no handle is left.
                 drop(unsafe { Box::from_raw(this.as_ptr()) });
             }
@@ -138,20 +157,26 @@ impl Region {
 
     #[inline]
     pub(super) fn memory(&self) -> *mut u8 {
-        self.memory
+        self.memory.get()
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len.get()
     }
 
-    pub(super) fn arena(&self) -> Option<u16> {
-        match self.owner {
-            Owner::Pool { arena, .. } => Some(arena),
-            Owner::Lent { arena, .. } => arena,
-            Owner::Heap { .. } | Owner::PayloadFree => None,
-        }
+    /// Whether the memory may be exchanged: no other thread, and no other region, has its address.
+    pub(super) fn is_exchangeable(&self) -> bool {
+        matches!(self.owner, Owner::Pool { .. } | Owner::Heap { .. })
+    }
+
+    /// Puts other memory behind all handles. What they had until now stays allocated until the last
+    /// of them is dropped.
+    pub(super) fn exchange(&self, other: Buffer) {
+        assert!(self.is_exchangeable() && other.len() >= self.len(), "memory of the same length");
+        self.memory.set(other.as_ptr());
+        let before = self.exchanged.take();
+        self.exchanged.set(Some(Box::new(Exchanged { _memory: other, _before: before })));
     }
 
     #[inline]
@@ -160,8 +185,12 @@ impl Region {
     }
 
     fn boxed(memory: *mut u8, len: usize, owner: Owner) -> NonNull<Region> {
-        let region = Box::new(Region { memory, len, handles: Cell::new(1), owner });
-        NonNull::from(Box::leak(region))
+        NonNull::from(Box::leak(Box::new(Self::new(memory, len, 1, owner))))
+    }
+
+    fn new(own: *mut u8, len: usize, handles: usize, owner: Owner) -> Region {
+        let (memory, len, handles) = (Cell::new(own), Cell::new(len), Cell::new(handles));
+        Region { own, memory, len, handles, owner, exchanged: Cell::default() }
     }
 }
 

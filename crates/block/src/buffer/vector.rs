@@ -94,6 +94,11 @@ impl Buffers {
         slice
     }
 
+    /// The same parts at their present addresses ([`Buffer::pinned`]).
+    pub fn pinned(&self) -> Buffers {
+        Buffers { parts: self.parts.iter().map(Buffer::pinned).collect(), len: self.len }
+    }
+
     /// Copies the first `to.len()` bytes out.
     ///
     /// # Panics

@@ -159,7 +159,7 @@ impl ChannelDevice {
 fn lend(buffer: &Buffer) -> Lent {
     let has_payload = !buffer.is_payload_free();
     let start = NonNull::new(buffer.as_ptr()).filter(|_| has_payload);
-    Lent { start, len: buffer.len(), arena: buffer.arena() }
+    Lent { start, len: buffer.len() }
 }
 
 impl Places {

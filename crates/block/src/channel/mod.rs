@@ -46,7 +46,6 @@ struct Lent {
     /// `None` for buffers without payload.
     start: Option<std::ptr::NonNull<u8>>,
     len: usize,
-    arena: Option<u16>,
 }
 
 // SAFETY: the memory belongs to the request, and with it to whichever thread has that: the clients'

@@ -94,7 +94,7 @@ fn receive(crossing: Crossing, replies: &Rc<Sender<Reply>>) -> (Ticket, Request)
     let buffer = |lent: Lent| match lent.start {
         // SAFETY: the clients' thread keeps the memory allocated until the loan is dropped, which
         // the buffer has a share in, and does not use it before the answer.
-        Some(start) => unsafe { Buffer::lent(start, lent.len, lent.arena, loan.clone()) },
+        Some(start) => unsafe { Buffer::lent(start, lent.len, loan.clone()) },
         None => Buffer::payload_free(lent.len),
     };
     let buffers: Buffers = memory.into_iter().map(buffer).collect();

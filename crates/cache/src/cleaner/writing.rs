@@ -186,7 +186,7 @@ impl Engine {
         bare: usize,
     ) -> Result<Buffers, DeviceError> {
         let (is_bare, len) = (bare == group.len(), group.len() * BLOCK_BYTES as usize);
-        let whole = if is_bare { Buffer::payload_free(len) } else { Buffer::zeroed(len) };
+        let whole = if is_bare { Buffer::payload_free(len) } else { self.take_memory(len) };
         if self.lends && is_bare {
             return Ok(whole.into());
         }

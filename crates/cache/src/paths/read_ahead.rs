@@ -129,7 +129,7 @@ impl Engine {
         let len = (run.count * BLOCK_BYTES) as usize;
         let target = Buffers::from(match is_payload_free {
             true => Buffer::payload_free(len),
-            false => Buffer::zeroed(len),
+            false => self.take_memory(len),
         });
         self.log.borrow_mut().counters.readahead_blocks += run.count;
         let read = Request::read(run.range().start(), target.clone());

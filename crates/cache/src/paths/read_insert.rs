@@ -64,11 +64,11 @@ impl Engine {
         if !memory::has(run.range().len() as usize) {
             return;
         }
-        let copied = |part| {
+        let own = |part| {
             let wanted = wanted((run, target), part, &fill, class);
-            Wanted { buffers: copy_of(&wanted.buffers).into(), ..wanted }
+            Wanted { buffers: self.copied(&wanted.buffers).into(), ..wanted }
         };
-        let records: Vec<Wanted> = runs.map(copied).collect();
+        let records: Vec<Wanted> = runs.map(own).collect();
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
         drop(self.runtime.spawn(async move {
             let _busy = busy;
@@ -83,6 +83,15 @@ impl Engine {
             }
             drop(fill);
         }));
+    }
+
+    fn copied(&self, buffers: &Buffers) -> Buffer {
+        if buffers.is_payload_free() {
+            return Buffer::payload_free(buffers.len_bytes());
+        }
+        let copy = self.take_memory(buffers.len_bytes());
+        Buffers::from(&copy).copy_from_buffers(buffers);
+        copy
     }
 }
 
@@ -101,13 +110,4 @@ fn wanted(
         guard: Some(fill.fill()),
         class,
     }
-}
-
-fn copy_of(buffers: &Buffers) -> Buffer {
-    if buffers.is_payload_free() {
-        return Buffer::payload_free(buffers.len_bytes());
-    }
-    let copy = Buffer::zeroed(buffers.len_bytes());
-    Buffers::from(&copy).copy_from_buffers(buffers);
-    copy
 }

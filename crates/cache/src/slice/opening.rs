@@ -113,7 +113,8 @@ impl<'a> LoadedSlice<'a> {
     pub async fn begin(self) -> Result<(Slice, Recovery), OpenError> {
         let Self { foundation, index, config, source, loaded } = self;
         let (mut log, header, recovery) = source.begin(loaded).await?;
-        let Foundation { runtime, cache, core, label, core_flushes, errors } = foundation;
+        let Foundation { runtime, cache, core, label, core_flushes, errors, pool } = foundation;
+        log.pool = pool;
         log.set_eviction(config.eviction, &config.admission.classes);
         let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {

@@ -48,7 +48,8 @@ impl Array {
         let Some(member) = self.members.holder(cell) else { return Err(self.gone()) };
         let offset = piece.member_offset(&self.layout, cell.row);
         let read = Request::read(offset, request.buffers.slice(piece.memory()));
-        let outcome = self.read_member(&member, read, OperationWait::ToTheEnd).await;
+        let whole = &request.buffers;
+        let outcome = self.read_member(&member, read, OperationWait::ToTheEnd, whole).await;
         if let Err(error) = &outcome
             && error.is_gone()
         {

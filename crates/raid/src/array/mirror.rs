@@ -103,7 +103,7 @@ impl Array {
             let Some(member) = self.members.holder(cell) else { continue };
             // Where one copy cannot be read, a slow one is waited for.
             let read = Request::read(offset, buffers.clone());
-            if self.read_member(&member, read, OperationWait::ToTheEnd).await.is_ok() {
+            if self.read_member(&member, read, OperationWait::ToTheEnd, buffers).await.is_ok() {
                 let failed = StripCell { role: failed, row };
                 self.rewrite(failed, Request::write(offset, buffers.clone())).await;
                 return Ok(());
@@ -127,14 +127,14 @@ impl Array {
         for cell in others {
             let Some(member) = self.members.holder(cell) else { continue };
             let read = Request::read(offset, buffers.clone());
-            if self.read_member(&member, read, OperationWait::Briefly).await.is_ok() {
+            if self.read_member(&member, read, OperationWait::Briefly, buffers).await.is_ok() {
                 return Ok(());
             }
         }
         let slow = StripCell { role: slow, row };
         let Some(slow) = self.members.holder(slow) else { return Err(self.gone()) };
         let read = Request::read(offset, buffers.clone());
-        self.read_member(&slow, read, OperationWait::ToTheEnd).await
+        self.read_member(&slow, read, OperationWait::ToTheEnd, buffers).await
     }
 
     /// Locks stripes in ascending order.

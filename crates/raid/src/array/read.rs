@@ -42,7 +42,8 @@ impl Array {
         };
         let read = Request { range, ..request.clone() };
         let began = self.lost.recordings();
-        let mut operation = self.read_member(&member, read, OperationWait::Briefly);
+        let mut operation =
+            self.read_member(&member, read, OperationWait::Briefly, &request.buffers);
         match operation.now() {
             Some(Ok(())) => Submission::ready(Ok(())),
             Some(Err(error)) => Submission::pending(async move {
@@ -147,7 +148,9 @@ impl Array {
         let read = Request { range, buffers, ..request.clone() };
         let row = operation.range.start() / u64::from(self.layout.strip_bytes());
         match self.members.holder(StripCell { role: operation.role, row }) {
-            Some(member) => self.read_member(&member, read, OperationWait::Briefly),
+            Some(member) => {
+                self.read_member(&member, read, OperationWait::Briefly, &request.buffers)
+            }
             None => Operation::ready(Err(self.gone())),
         }
     }

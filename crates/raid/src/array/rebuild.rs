@@ -26,6 +26,8 @@ pub(super) struct Rebuild {
     stripe: Stripe,
     /// Requested data, at most one extent a strip, and its destination.
     wanted: SmallVec<[(Extent, Buffers); 8]>,
+    /// All memory of the client, of which the destinations are parts.
+    memory: Buffers,
     /// Strips that could not be read, to be rewritten.
     suspects: SmallVec<[(StripRead, DeviceError); 2]>,
     avoided: Option<Strip>,
@@ -53,6 +55,7 @@ impl Rebuild {
         Rebuild {
             stripe,
             wanted: SmallVec::new(),
+            memory: Buffers::new(),
             suspects: SmallVec::new(),
             avoided: None,
             zeroed: LostStrips::new(),
@@ -63,6 +66,7 @@ impl Rebuild {
 
     pub(super) fn with_wanted(mut self, piece: &Piece, memory: &Buffers) -> Rebuild {
         self.wanted.push((piece.extent.clone(), memory.slice(piece.memory())));
+        self.memory = memory.clone();
         self
     }
 
@@ -253,7 +257,9 @@ impl Array {
         let bytes = strips * hull.len();
         let memory = self.scratch.allow(bytes, job.payload()).await;
         let reads = compose(job, hull, &plan, &memory);
-        let read = |member: &Rc<Member>, request| self.read_member(member, request, job.waiting);
+        let read = |member: &Rc<Member>, request| {
+            self.read_member(member, request, job.waiting, &job.memory)
+        };
         if job.zeroed.is_empty() {
             self.read_strips(job.stripe, &reads, read).await?;
         } else {

@@ -100,6 +100,10 @@ impl Scratch {
         self.spread_bytes
     }
 
+    pub(super) fn pool(&self) -> &BufferPool {
+        &self.tuning.pool
+    }
+
     /// The most that is in use at a time.
     pub(super) fn bytes_max(&self) -> u64 {
         self.tuning.scratch_bytes_max

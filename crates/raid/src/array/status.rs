@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use headpond_block::{DeviceErrors, LastError, RemoteStatus};
+use headpond_block::{BufferPool, DeviceErrors, LastError, RemoteStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -425,6 +425,11 @@ impl Array {
     /// The counts begin again at zero, but for those of errors.
     pub fn reset_counts(&self) {
         self.counters.reset();
+    }
+
+    /// Where its memory comes from.
+    pub fn pool(&self) -> &BufferPool {
+        self.scratch.pool()
     }
 
     /// Where errors and scrubs are counted.

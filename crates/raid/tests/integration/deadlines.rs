@@ -9,8 +9,8 @@ use headpond_block::{BlockDevice, Buffer, Request, RequestKind, Runtime};
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
-    Answers, Array, ArrayState, AssembleOptions, Deadlines, Intent, Level, Role, Tuning, assemble,
-    create,
+    Answers, Array, ArrayState, AssembleOptions, CreateOptions, Deadlines, Intent, Level, Role,
+    Tuning, assemble, create,
 };
 
 /// An array whose members can be made slow.
@@ -26,6 +26,10 @@ impl Setup {
         Self::with(level, count, runtime, Intent::None, Some(Deadlines::default())).await
     }
 
+    async fn of_groups(level: Level, count: usize, groups: usize, runtime: Runtime) -> Setup {
+        Self::made(count, options(level, groups), runtime, Some(Deadlines::default())).await
+    }
+
     async fn with(
         level: Level,
         count: usize,
@@ -33,8 +37,17 @@ impl Setup {
         intent: Intent,
         deadlines: Option<Deadlines>,
     ) -> Setup {
+        let how = CreateOptions { intent, ..options(level, 1) };
+        Self::made(count, how, runtime, deadlines).await
+    }
+
+    async fn made(
+        count: usize,
+        how: CreateOptions,
+        runtime: Runtime,
+        deadlines: Option<Deadlines>,
+    ) -> Setup {
         let members = devices(count, 64, &runtime);
-        let how = headpond_raid::CreateOptions { intent, ..options(level, 1) };
         create(&as_devices(&members), &how).await.unwrap();
         let controls: Vec<FaultControl> = (0..count).map(|_| FaultControl::default()).collect();
         let faulty = as_devices(&members).into_iter().zip(&controls).map(|(device, control)| {
@@ -136,6 +149,53 @@ fn an_answer_that_comes_too_late_does_not_touch_the_memory_of_the_client() {
             assert!(memory.to_vec().iter().all(|byte| *byte == 0x77), "{level}");
             let told = setup.answers(slow);
             assert!(!told.is_slow && told.timed_out_reads > 0, "it has answered by now");
+        });
+    }
+}
+
+/// Groups have their redundancy each: what one of them waits for goes on after a member of another
+/// one was given up, and so after the client's memory was exchanged.
+#[test]
+fn reads_under_way_while_another_one_is_given_up_reach_the_client() {
+    run(15, |runtime| async move {
+        let setup = Setup::of_groups(Level::Raid50, 6, 2, runtime).await;
+        let bytes = setup.fill(15).await;
+        let groups = setup.array.layout().group_roles(1).collect::<Vec<_>>();
+        // Nothing helps against both of them.
+        groups[..2].iter().for_each(|role| setup.delay(*role, RequestKind::Read, millis(9000)));
+        let slow = setup.role(0, Strip::Data(0));
+        assert!(!groups.contains(&slow));
+        setup.delay(slow, RequestKind::Read, Duration::from_secs(60));
+        let memory = Buffer::zeroed(bytes.len());
+        let array = Rc::clone(&setup.array);
+        let request = Request::read(0, &memory);
+        let all = setup.within(30, async move { array.submit(request).await }).await;
+        assert_eq!(all, Some(Ok(())));
+        assert!(memory.to_vec() == bytes);
+        assert!(setup.answers(slow).reconstructed_reads > 0);
+        memory.fill(0x77);
+        setup.runtime.sleep(Duration::from_secs(100)).await;
+        assert!(memory.to_vec().iter().all(|byte| *byte == 0x77));
+    });
+}
+
+#[test]
+fn members_read_into_the_memory_of_a_client_that_asks_for_all_of_it() {
+    for (level, count) in KINDS {
+        run(16, |runtime| async move {
+            let setup = Setup::new(level, count, runtime).await;
+            let bytes = setup.fill(16).await;
+            let part = Buffer::zeroed(bytes.len() + 512).slice(512..bytes.len() + 512);
+            for (target, is_all) in [(Buffer::zeroed(bytes.len()), true), (part, false)] {
+                let memory = target.as_ptr()..target.as_ptr().wrapping_add(target.len());
+                setup.members.iter().for_each(|member| member.targets.borrow_mut().clear());
+                setup.array.submit(Request::read(0, &target)).await.unwrap();
+                assert!(target.to_vec() == bytes, "{level}");
+                let targets = setup.members.iter().flat_map(|member| member.targets.take());
+                let targets: Vec<_> = targets.map(|at| memory.contains(&at)).collect();
+                assert!(!targets.is_empty());
+                assert!(targets.iter().all(|is_in_place| *is_in_place == is_all), "{level}");
+            }
         });
     }
 }

@@ -1,54 +1,74 @@
 //! The buffer pool's memory, registered with the ring so that the kernel need not pin it each time.
+//!
+//! **Source**: io_uring_register(2). Several parts of registered memory in one operation need
+//! IORING_OP_READV_FIXED and IORING_OP_WRITEV_FIXED of Linux 6.15; older kernels pin such parts.
 
-use headpond_block::{Buffer, BufferPool};
-use io_uring::Submitter;
+use headpond_block::{Buffer, BufferPool, Buffers};
+use io_uring::{Probe, Submitter, opcode};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// The kernel accepts at most this much in one registered buffer, in bytes.
 const ARENA_BYTES_MAX: usize = 1 << 30;
 
+/// The number of the only registered buffer.
+pub(super) const ARENA: u16 = 0;
+
 #[derive(Default)]
 pub(super) struct Arenas {
-    /// Addresses, by number of the arena; empty where nothing is registered.
-    ranges: Vec<Range<usize>>,
+    /// Addresses; empty where nothing is registered.
+    range: Range<usize>,
+    /// Whether one operation takes several parts of it.
+    takes_parts: Cell<bool>,
     pub is_refused: bool,
 }
 
 impl Arenas {
-    /// Registers all arenas, or none: where RLIMIT_MEMLOCK forbids it, requests use unregistered
+    /// Registers the pool's arena. Where RLIMIT_MEMLOCK forbids it, requests use unregistered
     /// buffers.
     pub fn register(submitter: &Submitter<'_>, pool: &BufferPool) -> Self {
-        let arenas = pool.arenas();
-        let vector = |&(start, len): &(*mut u8, usize)| libc::iovec {
-            iov_base: start.cast(),
-            iov_len: len.min(ARENA_BYTES_MAX),
-        };
-        let vectors: Vec<_> = arenas.iter().map(vector).collect();
-        if vectors.is_empty() {
+        let (start, len) = pool.arena();
+        let iov_len = len.min(ARENA_BYTES_MAX);
+        if iov_len == 0 {
             return Self::default();
         }
-        // SAFETY: the core keeps the pool, and with it the arenas, until the ring is closed.
-        match unsafe { submitter.register_buffers(&vectors) } {
-            Ok(()) => Self { ranges: vectors.iter().map(addresses).collect(), is_refused: false },
-            Err(_) => Self { ranges: Vec::new(), is_refused: true },
+        let vector = libc::iovec { iov_base: start.cast(), iov_len };
+        // SAFETY: the core keeps the pool, and with it the arena, until the ring is closed.
+        match unsafe { submitter.register_buffers(&[vector]) } {
+            Ok(()) => {
+                let range = start as usize..start as usize + iov_len;
+                let takes_parts = Cell::new(takes_parts(submitter));
+                Self { range, takes_parts, is_refused: false }
+            }
+            Err(_) => Self { is_refused: true, ..Self::default() },
         }
     }
 
-    /// The registered buffer that contains `buffer`. Another pool's arenas have the same numbers,
-    /// so the address decides.
-    pub fn index(&self, buffer: &Buffer) -> Option<u16> {
-        let arena = buffer.arena()?;
-        let range = self.ranges.get(usize::from(arena))?;
+    /// Whether `buffer` is in registered memory.
+    pub fn contains(&self, buffer: &Buffer) -> bool {
         let start = buffer.as_ptr() as usize;
-        (range.start <= start && start + buffer.len() <= range.end).then_some(arena)
+        self.range.start <= start && start + buffer.len() <= self.range.end
+    }
+
+    /// Whether one operation can take all parts as registered memory.
+    pub fn takes(&self, parts: &Buffers) -> bool {
+        self.takes_parts.get() && parts.iter().all(|part| self.contains(part))
     }
 
     pub fn is_registered(&self) -> bool {
-        !self.ranges.is_empty()
+        !self.range.is_empty()
+    }
+
+    /// As on a kernel that takes one part in an operation.
+    #[cfg(test)]
+    pub fn take_no_parts(&self) {
+        self.takes_parts.set(false);
     }
 }
 
-fn addresses(vector: &libc::iovec) -> Range<usize> {
-    let start = vector.iov_base as usize;
-    start..start + vector.iov_len
+fn takes_parts(submitter: &Submitter<'_>) -> bool {
+    let mut probe = Probe::new();
+    let codes = [opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
+    submitter.register_probe(&mut probe).is_ok()
+        && codes.iter().all(|code| probe.is_supported(*code))
 }

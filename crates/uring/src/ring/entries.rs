@@ -1,5 +1,6 @@
 //! The operations of the ring, each with the memory it needs.
 
+use super::arenas::ARENA;
 use super::operations::Keep;
 use super::{Completion, Handle, Ring};
 use headpond_block::{Buffer, Buffers, ByteRange};
@@ -35,43 +36,23 @@ impl Ring {
     ) -> Completion {
         assert!(!buffers.is_empty() && buffers.len_bytes() <= TRANSFER_BYTES_MAX);
         let mut keep = Keep::new(handle, buffers);
+        // Memory is registered with the thread's ring only.
+        let is_separate = handle.separate_ring().is_some();
         let target = handle.target();
         let entry = match keep.buffers.as_single() {
-            Some(single) => self.single(handle, direction, offset, single),
+            Some(single) => {
+                let is_fixed = !is_separate && self.core.arenas.contains(single);
+                single_part(target, direction, offset, single, is_fixed)
+            }
             None => {
+                let is_fixed = !is_separate && self.core.arenas.takes(&keep.buffers);
+                self.core.count(|counters| counters.fixed_parts += u64::from(is_fixed));
                 keep.vectors = vectors(&keep.buffers);
-                vectored(target, direction, offset, &keep.vectors)
+                vectored(target, direction, offset, &keep.vectors, is_fixed)
             }
         };
         // SAFETY: the entry points to the buffers' memory and the vectors on the heap, both kept.
         unsafe { self.start(entry, keep) }
-    }
-
-    fn single(
-        &self,
-        handle: &Handle,
-        direction: Direction,
-        offset: u64,
-        buffer: &Buffer,
-    ) -> squeue::Entry {
-        let (target, start, len) = (handle.target(), buffer.as_ptr(), buffer.len() as u32);
-        // Memory is registered with the thread's ring only.
-        let is_separate = handle.separate_ring().is_some();
-        let arena = if is_separate { None } else { self.core.arenas.index(buffer) };
-        match (direction, arena) {
-            (Direction::Read, Some(arena)) => {
-                opcode::ReadFixed::new(target, start, len, arena).offset(offset).build()
-            }
-            (Direction::Read, None) => opcode::Read::new(target, start, len).offset(offset).build(),
-            (Direction::Write { flags }, Some(arena)) => {
-                let write = opcode::WriteFixed::new(target, start, len, arena);
-                write.offset(offset).rw_flags(flags).build()
-            }
-            (Direction::Write { flags }, None) => {
-                let write = opcode::Write::new(target, start, len);
-                write.offset(offset).rw_flags(flags).build()
-            }
-        }
     }
 
     /// Makes what was written to a file stable: fdatasync.
@@ -139,17 +120,50 @@ impl Ring {
     }
 }
 
+fn single_part(
+    target: types::Fd,
+    direction: Direction,
+    offset: u64,
+    buffer: &Buffer,
+    is_fixed: bool,
+) -> squeue::Entry {
+    let (start, len) = (buffer.as_ptr(), buffer.len() as u32);
+    match (direction, is_fixed) {
+        (Direction::Read, true) => {
+            opcode::ReadFixed::new(target, start, len, ARENA).offset(offset).build()
+        }
+        (Direction::Read, false) => opcode::Read::new(target, start, len).offset(offset).build(),
+        (Direction::Write { flags }, true) => {
+            let write = opcode::WriteFixed::new(target, start, len, ARENA);
+            write.offset(offset).rw_flags(flags).build()
+        }
+        (Direction::Write { flags }, false) => {
+            let write = opcode::Write::new(target, start, len);
+            write.offset(offset).rw_flags(flags).build()
+        }
+    }
+}
+
 fn vectored(
     target: types::Fd,
     direction: Direction,
     offset: u64,
     vectors: &[libc::iovec],
+    is_fixed: bool,
 ) -> squeue::Entry {
     let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
-    match direction {
-        Direction::Read => opcode::Readv::new(target, start, count).offset(offset).build(),
-        Direction::Write { flags } => {
-            opcode::Writev::new(target, start, count).offset(offset).rw_flags(flags).build()
+    match (direction, is_fixed) {
+        (Direction::Read, true) => {
+            opcode::ReadvFixed::new(target, start, count, ARENA).offset(offset).build()
+        }
+        (Direction::Read, false) => opcode::Readv::new(target, start, count).offset(offset).build(),
+        (Direction::Write { flags }, true) => {
+            let write = opcode::WritevFixed::new(target, start, count, ARENA);
+            write.offset(offset).rw_flags(flags).build()
+        }
+        (Direction::Write { flags }, false) => {
+            let write = opcode::Writev::new(target, start, count);
+            write.offset(offset).rw_flags(flags).build()
         }
     }
 }

@@ -78,6 +78,8 @@ pub struct RingCounters {
     /// Files used by their descriptors because the table was full or refused.
     pub files_refused: u64,
     pub operations: u64,
+    /// Operations with several parts of the pool's memory as it is registered.
+    pub fixed_parts: u64,
     /// System calls made to submit and wait.
     pub enters: u64,
     /// Times the completion queue overflowed into kernel memory.

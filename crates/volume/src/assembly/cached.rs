@@ -47,11 +47,14 @@ pub(crate) struct LogEnd {
 
 /// What the slices of a cache on this device stand on.
 fn foundation(cores: &Cores, device: &Rc<dyn BlockDevice>, errors: &Rc<ErrorLog>) -> Foundation {
-    let backing = Rc::clone(&cores.backing);
     Foundation {
-        errors: Rc::clone(errors),
+        runtime: cores.runtime.clone(),
+        cache: Rc::clone(device),
+        core: Rc::clone(&cores.backing) as Rc<dyn BlockDevice>,
         label: Some(Rc::clone(&cores.backing) as Rc<dyn CoreLabel>),
-        ..Foundation::new(cores.runtime.clone(), Rc::clone(device), backing)
+        core_flushes: Rc::default(),
+        errors: Rc::clone(errors),
+        pool: cores.first().array.pool().clone(),
     }
 }
 

@@ -83,6 +83,8 @@ pub struct TestDevice {
     /// Sectors that cannot be read until they are written.
     pub bad: RefCell<BTreeSet<u64>>,
     pub reads: Cell<u64>,
+    /// Where the parts of the newest read are put.
+    pub targets: RefCell<Vec<*mut u8>>,
     pub writes: Cell<u64>,
 }
 
@@ -99,6 +101,7 @@ impl TestDevice {
             full: Cell::new(false),
             bad: RefCell::default(),
             reads: Cell::new(0),
+            targets: RefCell::default(),
             writes: Cell::new(0),
         })
     }
@@ -144,6 +147,7 @@ impl TestDevice {
         match request.kind {
             RequestKind::Read => {
                 self.reads.set(self.reads.get() + 1);
+                self.targets.replace(request.buffers.iter().map(Buffer::as_ptr).collect());
                 if sectors(request.range).any(|sector| self.bad.borrow().contains(&sector)) {
                     return Err(DeviceError::new(&device, Cause::Media { range: request.range }));
                 }
