@@ -165,7 +165,8 @@ impl Data {
         let exports = Rc::new(Exports::new());
         offer_all(&exports, &volume, &watched, &description)?;
         let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
-        let limits = Limits { memory_bytes_max, ..Limits::default() };
+        let moves = threads::moves();
+        let limits = Limits { memory_bytes_max, moves, ..Limits::default() };
         let server = Server::new(runtime.clone(), pool.clone(), Rc::clone(&exports), limits);
         threads::start(&server, options.threads).context("cannot start a thread")?;
         let listeners = listen(places, &ring, &description)?;

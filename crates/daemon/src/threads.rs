@@ -1,25 +1,35 @@
 //! The threads of connections, beside the data thread.
 
 use headpond_block::{BufferPool, PoolConfig};
+use headpond_nbd::limits::Moves;
 use headpond_nbd::server::{Server, ThreadEnd};
 use headpond_uring::{RingConfig, RunError, run_with_pool};
 use std::io;
 use std::rc::Rc;
 use std::thread::available_parallelism;
 
-/// A processor for each of client, sockets and devices: with fewer, crossings cost more than they
-/// bring (`docs/decisions/0054-requests-cross-to-the-engines-thread.md`).
-const PROCESSORS_MIN: usize = 3;
+/// With one processor alone nothing can be done meanwhile.
+const PROCESSORS_MIN: usize = 2;
+/// A processor for each of client, sockets and devices: with fewer, crossings of small requests
+/// cost more than they bring (`docs/decisions/0054-requests-cross-to-the-engines-thread.md`).
+const PROCESSORS_FOR_SMALL: usize = 3;
 /// No thread without memory gets more for its stack later.
 const STACK_BYTES: usize = 2 << 20;
 
 /// How many there are: as configured, or as the machine suggests.
 fn count(configured: Option<u32>) -> usize {
-    let suggested = || {
-        let processors = available_parallelism().map_or(1, usize::from);
-        usize::from(processors >= PROCESSORS_MIN)
-    };
+    let suggested = || usize::from(processors() >= PROCESSORS_MIN);
     configured.map_or_else(suggested, |count| count as usize)
+}
+
+/// When connections move to them.
+pub fn moves() -> Moves {
+    let moves = Moves::default();
+    if processors() < PROCESSORS_FOR_SMALL { moves.by_bytes() } else { moves }
+}
+
+fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
 }
 
 /// Starts them. They end with the server.

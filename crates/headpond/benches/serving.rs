@@ -171,8 +171,9 @@ fn real(folder: &Path, loops: &Loops) -> Outcome<Field> {
         let devices = devices.next().expect("loop devices for each");
         let (cache, members) = devices.split_last().expect("a cache");
         let members: Vec<&Path> = members.iter().map(PathBuf::as_path).collect();
-        let cache = ["--cache", &cache.display().to_string()].map(str::to_owned);
-        let cache: Vec<&str> = cache.iter().map(String::as_str).collect();
+        let cache = cache.display().to_string();
+        // Its file is in memory.
+        let cache = ["--cache", &cache, "--force"];
         Peer::volume(folder, (name, threads), &["--raid", "5", "--zeroed"], &members, &cache)
     };
     let (alone, threaded) = (ours("real", 0)?, ours("real-threaded", 1)?);

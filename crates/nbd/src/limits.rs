@@ -52,16 +52,33 @@ pub struct Limits {
     pub moves: Moves,
 }
 
-/// When a connection moves to a thread of connections, and back: by how many requests it has in
-/// flight, in the mean over a window.
+/// When a connection moves to a thread of connections, and back: by what it has in flight, in the
+/// mean over a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moves {
     /// Requests.
     pub window: u32,
-    /// With so many it moves; a crossing costs more than it brings with fewer.
+    /// With so many requests it moves; a crossing costs more than it brings with fewer.
     pub busy: f64,
-    /// With fewer it returns.
+    /// With fewer it returns, and with less than half of the bytes.
     pub calm: f64,
+    /// With so many bytes it moves as well: copies are most of the work.
+    pub busy_bytes: f64,
+}
+
+impl Moves {
+    /// By bytes alone: where client, sockets and devices have no processor each, crossings of small
+    /// requests cost more than they bring.
+    #[must_use]
+    pub fn by_bytes(self) -> Self {
+        Self { busy: f64::INFINITY, calm: f64::INFINITY, ..self }
+    }
+}
+
+impl Default for Moves {
+    fn default() -> Self {
+        Self { window: 1024, busy: 6.0, calm: 3.0, busy_bytes: (2 << 20) as f64 }
+    }
 }
 
 /// The longest payload of one request, which exports advertise, in bytes; longer reads and writes
@@ -87,7 +104,7 @@ impl Default for Limits {
             memory_bytes_max: 1 << 30,
             stall_time_max: Duration::from_secs(30),
             stop_time_max: Duration::from_secs(10),
-            moves: Moves { window: 1024, busy: 6.0, calm: 3.0 },
+            moves: Moves::default(),
         }
     }
 }

@@ -88,6 +88,13 @@ impl InFlight {
         self.set(0, 0);
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(requests: u64, bytes: u64) -> Self {
+        let in_flight = Self::default();
+        in_flight.set(requests, bytes);
+        in_flight
+    }
+
     /// Only one thread writes at a time.
     fn set(&self, requests: u64, bytes: u64) {
         self.requests.store(requests, Ordering::Relaxed);

@@ -23,7 +23,7 @@ use super::stats::ConnectionStats;
 use super::{Server, Shared, TransmissionError};
 use crate::export_info::ExportInfo;
 use crate::limits::{Limits, Moves, PAYLOAD_BYTES_MAX};
-use crate::link::{MemoryBudget, MemoryGauges};
+use crate::link::{InFlight, MemoryBudget, MemoryGauges};
 use headpond_block::channel::{ClientEnd, Receiver, Sender, mailbox};
 use headpond_block::{BufferPool, MovedStream, Runtime};
 use std::any::Any;
@@ -37,6 +37,8 @@ use std::time::Duration;
 /// go to and fro.
 const WINDOW_GROWTH: u32 = 4;
 const WINDOW_MAX: u32 = 1 << 20;
+/// A window of long requests is over after so much for each of its requests.
+const WINDOW_BYTES: u64 = 64 << 10;
 /// In windows.
 const LONG_STAY: u64 = 16;
 /// How often a thread that ends looks at what is left of its connections.
@@ -95,8 +97,10 @@ pub(super) struct Load {
     moves: Moves,
     window: u32,
     requests: u32,
-    /// At the arrival of each of these.
+    bytes: u64,
+    /// At the arrival of each of these, added up.
     in_flight: u64,
+    in_flight_bytes: f64,
     /// It moves where it is at least as busy, or where it is less busy.
     moves_when_busy: bool,
 }
@@ -104,7 +108,15 @@ pub(super) struct Load {
 impl Load {
     /// On the server's thread.
     pub fn beside_devices(moves: Moves) -> Self {
-        Self { moves, window: moves.window, requests: 0, in_flight: 0, moves_when_busy: true }
+        Self {
+            moves,
+            window: moves.window,
+            requests: 0,
+            bytes: 0,
+            in_flight: 0,
+            in_flight_bytes: 0.0,
+            moves_when_busy: true,
+        }
     }
 
     /// On a thread of connections, with this window.
@@ -116,22 +128,26 @@ impl Load {
         self.window
     }
 
-    /// A request has come, beside so many others.
-    pub fn note(&mut self, in_flight: u64) {
+    /// A request of so many bytes has come, beside these others.
+    pub fn note(&mut self, bytes: u64, in_flight: &InFlight) {
         self.requests += 1;
-        self.in_flight += in_flight;
+        self.bytes += bytes;
+        self.in_flight += in_flight.requests();
+        self.in_flight_bytes += in_flight.bytes() as f64;
     }
 
     /// Whether the connection is to move, asked between two requests.
     pub fn is_to_move(&mut self) -> bool {
-        if self.requests < self.window {
+        if self.requests < self.window && self.bytes < u64::from(self.window) * WINDOW_BYTES {
             return false;
         }
-        let mean = self.in_flight as f64 / f64::from(self.requests);
-        (self.requests, self.in_flight) = (0, 0);
+        let Moves { busy, calm, busy_bytes, .. } = self.moves;
+        let requests = f64::from(self.requests);
+        let (mean, bytes) = (self.in_flight as f64 / requests, self.in_flight_bytes / requests);
+        (self.requests, self.bytes, self.in_flight, self.in_flight_bytes) = (0, 0, 0, 0.0);
         match self.moves_when_busy {
-            true => mean >= self.moves.busy,
-            false => mean < self.moves.calm,
+            true => mean >= busy || bytes >= busy_bytes,
+            false => mean < calm && bytes < busy_bytes / 2.0,
         }
     }
 
@@ -269,10 +285,10 @@ mod tests {
 
     #[test]
     fn who_is_busy_moves_and_who_is_calm_returns_more_rarely_each_time() {
-        let moves = Moves { window: 10, busy: 4.0, calm: 2.0 };
+        let moves = Moves { window: 10, busy: 4.0, calm: 2.0, busy_bytes: 1e6 };
         let (mut here, mut there) = (Load::beside_devices(moves), Load::on_thread(moves, 10));
         let over = |load: &mut Load, requests: u32, in_flight: u64| {
-            (0..requests).for_each(|_| load.note(in_flight));
+            (0..requests).for_each(|_| load.note(0, &InFlight::of(in_flight, 0)));
             load.is_to_move()
         };
         assert!(!over(&mut here, 9, 32), "the window is not over");
@@ -283,5 +299,17 @@ mod tests {
         assert!(!over(&mut here, 39, 32) && over(&mut here, 1, 32), "it was there for 16 windows");
         here.returned(640);
         assert!(over(&mut here, 10, 32), "it was there for long");
+    }
+
+    #[test]
+    fn long_requests_move_a_connection_where_small_ones_do_not() {
+        let moves = Moves { window: 1, ..Moves::default() }.by_bytes();
+        let (here, there) = (Load::beside_devices(moves), Load::on_thread(moves, 1));
+        let moves = |mut load: Load, requests, bytes| {
+            load.note(0, &InFlight::of(requests, bytes));
+            load.is_to_move()
+        };
+        assert!(!moves(Load { ..here }, 255, 255 << 12) && moves(here, 7, 7 << 20));
+        assert!(moves(Load { ..there }, 31, 31 << 12) && !moves(there, 7, 7 << 20));
     }
 }

@@ -103,8 +103,8 @@ async fn serve_until_end(
             announced = announce_received(link, serving);
         }
         announced -= 1;
-        load.note(link.queue().in_flight().requests());
         let header = next_header(link)?;
+        load.note(header.length_bytes.into(), link.queue().in_flight());
         serving.stats.received(shared.runtime.now());
         let structured_replies = serving.structured_replies;
         let checked = match check(&header, serving.export.info(), structured_replies) {

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 const SIZE_BYTES: u64 = 64 << 20;
 /// Connections move at every few hundred requests, busy or not.
-const RESTLESS: Moves = Moves { window: 100, busy: 0.0, calm: f64::INFINITY };
+const RESTLESS: Moves =
+    Moves { window: 100, busy: 0.0, calm: f64::INFINITY, busy_bytes: f64::INFINITY };
 
 /// A server on a thread of its own, stopped when dropped.
 struct Serving {

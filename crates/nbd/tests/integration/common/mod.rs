@@ -14,10 +14,11 @@ use std::rc::Rc;
 pub const SIZE_BYTES: u64 = 4 << 20;
 
 /// Connections move after each request, at first, whatever is in flight.
-pub const RESTLESS: Moves = Moves { window: 1, busy: 0.0, calm: f64::INFINITY };
+pub const RESTLESS: Moves =
+    Moves { window: 1, busy: 0.0, calm: f64::INFINITY, busy_bytes: f64::INFINITY };
 
 /// Connections move after their first request, and stay there.
-const SETTLED: Moves = Moves { window: 1, busy: 0.0, calm: 0.0 };
+const SETTLED: Moves = Moves { window: 1, busy: 0.0, calm: 0.0, busy_bytes: 0.0 };
 
 thread_local! {
     /// The executor that connections of a new stage move to, and when.
