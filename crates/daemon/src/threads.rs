@@ -65,7 +65,7 @@ impl Drop for EndsWithAPanic {
 
 fn serve(end: ThreadEnd) -> Result<(), RunError> {
     // Nothing on its ring reads or writes the memory of requests but sockets.
-    let unregistered = BufferPool::new(&PoolConfig { classes: Vec::new() });
+    let unregistered = BufferPool::new(&PoolConfig::none());
     run_with_pool(&RingConfig::default(), &unregistered, |ring, runtime| {
         end.serve(runtime, BufferPool::new(&PoolConfig::default()), Rc::new(ring))
     })

@@ -5,12 +5,11 @@
 //! median. The first volume has a cache in memory with room for all that is written, and memory was
 //! touched before. The real stack needs root. What is not installed is said.
 
-use headpond_testkit::{fio, tempdir, tool};
+use headpond_testkit::{Served, fio, tempdir, tool};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -19,7 +18,6 @@ const SIZE_MIB: u64 = 384;
 const CACHE: &str = "ram:1200M";
 const ROUNDS: usize = 3;
 const ROUND_SECONDS: u64 = 2;
-const START_PATIENCE: Duration = Duration::from_secs(20);
 const MIB: usize = 1 << 20;
 /// `/proc/PID/stat` counts in hundredths of a second.
 const TICK_US: f64 = 10_000.0;
@@ -55,9 +53,8 @@ const fn row(
     Row { name, load: fio::Load { rw, block_bytes, depth, jobs, seconds: ROUND_SECONDS } }
 }
 
-/// A server process, killed at the end.
 struct Peer {
-    process: Child,
+    served: Served,
     uri: String,
 }
 
@@ -223,16 +220,8 @@ impl Peer {
     }
 
     fn start(mut command: Command, socket: &Path, export: &str) -> Outcome<Self> {
-        let process = command.stdin(Stdio::null()).spawn()?;
-        let peer = Self { process, uri: fio::uri(socket, export) };
-        let begun = Instant::now();
-        while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            if begun.elapsed() > START_PATIENCE {
-                return Err(format!("nobody answers on {}", socket.display()).into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(peer)
+        command.stdin(Stdio::null());
+        Ok(Self { served: Served::start(command, socket)?, uri: fio::uri(socket, export) })
     }
 
     fn round(&self, load: &fio::Load, size_mib: u64) -> Outcome<Round> {
@@ -245,18 +234,10 @@ impl Peer {
 
     /// User and system time so far.
     fn processor_ticks(&self) -> Outcome<u64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.served.id()))?;
         let after_name = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?.1;
         let fields: Vec<&str> = after_name.split_whitespace().collect();
         Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // What it serves is thrown away.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every crate's tests share: skipping loudly, finding tools and sample files, scratch
 //! directories, memory that is counted or scarce, breaks that a `self_check` has to notice; and
-//! fio, which benchmarks need.
+//! fio and servers, which benchmarks need.
 //!
 //! A test that lacks something on this machine says so with [`skip!`] and ends. libtest knows no
 //! such outcome and calls the test passed, so the skip is also written to the file named by
@@ -19,11 +19,13 @@ mod breaks;
 mod find;
 pub mod fio;
 mod memory;
+mod served;
 mod skip;
 
 pub use breaks::{Break, assert_trips};
 pub use find::{shared, tool};
 pub use memory::{CountedMemory, ScarceMemory};
+pub use served::Served;
 pub use skip::skip;
 
 /// A fresh directory that is removed when the guard is dropped.

@@ -13,13 +13,13 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
-use headpond_testkit::fio;
+use headpond_testkit::{Served, fio};
 use headpond_uring::{RunConfig, SocketListener, run};
 use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use transport::Exchange;
 
 const SIZE_MIB: u64 = 512;
@@ -27,7 +27,6 @@ const ROUNDS: usize = 5;
 const ROUND_SECONDS: u64 = 1;
 /// The processor of all parties.
 const PROCESSOR: &str = "0";
-const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// On the wire, in bytes.
 const REQUEST_HEADER_BYTES: usize = 28;
@@ -52,12 +51,6 @@ struct Row {
 
 const fn row(name: &'static str, rw: &'static str, block_bytes: usize, depth: usize) -> Row {
     Row { name, rw, block_bytes, depth }
-}
-
-/// A server process, killed at the end.
-struct Peer {
-    process: Child,
-    socket: PathBuf,
 }
 
 /// Requests a second, one for each round.
@@ -124,20 +117,20 @@ fn serve(socket: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs this program again, in another part.
-fn start_own(part: &str, socket: &Path) -> Result<Peer, Box<dyn Error>> {
+fn start_own(part: &str, socket: &Path) -> Result<Served, Box<dyn Error>> {
     let mut command = pinned(&std::env::current_exe()?);
     command.arg(part).arg(socket);
-    Peer::start(command, socket)
+    Ok(Served::start(command, socket)?)
 }
 
-fn start_nbdkit(socket: &Path) -> Result<Option<Peer>, Box<dyn Error>> {
+fn start_nbdkit(socket: &Path) -> Result<Option<Served>, Box<dyn Error>> {
     let Some(program) = headpond_testkit::tool("nbdkit") else {
         eprintln!("skipped: the rival of nbd over a socket: nbdkit is not installed");
         return Ok(None);
     };
     let mut command = pinned(&program);
     command.arg("-f").arg("-U").arg(socket).args(["memory", &format!("{SIZE_MIB}M")]);
-    Peer::start(command, socket).map(Some)
+    Ok(Some(Served::start(command, socket)?))
 }
 
 fn pinned(program: &Path) -> Command {
@@ -187,27 +180,4 @@ impl Row {
 fn median(mut rates: Vec<f64>) -> Option<f64> {
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied()
-}
-
-impl Peer {
-    fn start(mut command: Command, socket: &Path) -> Result<Self, Box<dyn Error>> {
-        let process = command.spawn()?;
-        let peer = Self { process, socket: socket.to_owned() };
-        let begun = Instant::now();
-        while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            if begun.elapsed() > START_PATIENCE {
-                return Err(format!("nobody answers on {}", socket.display()).into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(peer)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It serves until it is killed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }

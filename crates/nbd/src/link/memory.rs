@@ -49,6 +49,15 @@ struct Taking<'b> {
 }
 
 impl MemoryGauges {
+    /// With nothing held.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max: AtomicU64::new(bytes_max),
+            held_bytes: AtomicU64::default(),
+            waiting: AtomicUsize::default(),
+        }
+    }
+
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
@@ -67,15 +76,10 @@ impl MemoryGauges {
 
 impl MemoryBudget {
     pub fn new(bytes_max: u64) -> Self {
-        let gauges = MemoryGauges {
-            bytes_max: AtomicU64::new(bytes_max),
-            held_bytes: AtomicU64::default(),
-            waiting: AtomicUsize::default(),
-        };
-        Self::of(Arc::new(gauges))
+        Self::of(Arc::new(MemoryGauges::new(bytes_max)))
     }
 
-    /// Of gauges that have been another thread's, with nothing held.
+    /// Of gauges that another thread has made, with nothing held.
     pub fn of(gauges: Arc<MemoryGauges>) -> Self {
         Self { gauges, line: RefCell::default() }
     }

@@ -153,13 +153,18 @@ impl Connection {
         let mut link = Link::new(&*self.stream, queue, shared.receive_pool.clone());
         link.set_deadline(Some(shared.runtime.sleep(shared.limits.handshake_time_max)));
         let outcome = self.shake_hands_and_serve(&mut link, shared).await;
-        if is_lost(&outcome) {
+        self.finish(&mut link, is_lost(&outcome), shared).await;
+        self.stream.shutdown();
+        outcome
+    }
+
+    /// Completes everything in flight, and sends the replies where the stream can carry them.
+    async fn finish(&self, link: &mut Link<'_>, is_lost: bool, shared: &Shared) {
+        if is_lost {
             self.queue.break_off();
         }
         link.set_deadline(Some(shared.runtime.sleep(shared.limits.stop_time_max)));
-        drain(&mut link).await;
-        self.stream.shutdown();
-        outcome
+        drain(link).await;
     }
 
     async fn shake_hands_and_serve(
@@ -266,11 +271,8 @@ impl Connection {
                 Err(error) => break Err(error),
             }
         };
-        if matches!(outcome, Err(TransmissionError::Stream(_) | TransmissionError::Left)) {
-            self.queue.break_off();
-        }
-        link.set_deadline(Some(shared.runtime.sleep(shared.limits.stop_time_max)));
-        drain(&mut link).await;
+        let is_lost = outcome.as_ref().is_err_and(TransmissionError::is_lost);
+        self.finish(&mut link, is_lost, shared).await;
         Back::Ended { outcome, has_stalled: self.was_cut_off_for_memory.get() }
     }
 
@@ -331,12 +333,9 @@ impl Connection {
 
 /// Whether the stream can no longer carry replies.
 fn is_lost(outcome: &Result<(), ConnectionError>) -> bool {
-    matches!(
-        outcome,
-        Err(ConnectionError::Stream(_)
-            | ConnectionError::ThreadEnded
-            | ConnectionError::Transmission(
-                TransmissionError::Stream(_) | TransmissionError::Left
-            ))
-    )
+    match outcome {
+        Err(ConnectionError::Transmission(error)) => error.is_lost(),
+        Err(error) => matches!(error, ConnectionError::Stream(_) | ConnectionError::ThreadEnded),
+        Ok(()) => false,
+    }
 }

@@ -220,6 +220,11 @@ impl Shared {
         if connection.standing() == Standing::Served {
             self.closed.borrow_mut().accepted += 1;
         }
+        self.insert(connection)
+    }
+
+    /// Gives a connection its number.
+    fn insert(&self, connection: Rc<Connection>) -> u64 {
         let id = self.last_id.get() + 1;
         self.last_id.set(id);
         self.connections.borrow_mut().insert(id, connection);

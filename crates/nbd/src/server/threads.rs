@@ -172,8 +172,7 @@ impl Server {
         // A message for each connection, and the stop.
         let places = shared.limits.connections_max + 1;
         let (sender, messages) = mailbox(places.next_power_of_two());
-        let budget = MemoryBudget::new(0);
-        let memory = Arc::clone(budget.gauges());
+        let memory = Arc::new(MemoryGauges::new(0));
         let handle = ThreadHandle {
             messages: sender,
             memory: Arc::clone(&memory),
@@ -238,9 +237,7 @@ impl Shared {
         let device = Rc::new(device.open(&self.runtime, agreement.export.as_str()));
         let export = Rc::new(Export::elsewhere(export, device));
         let connection = Rc::new(Connection::adopted(stream(place), stats, self));
-        let id = self.last_id.get() + 1;
-        self.last_id.set(id);
-        self.connections.borrow_mut().insert(id, Rc::clone(&connection));
+        let id = self.insert(Rc::clone(&connection));
         let shared = Rc::clone(self);
         drop(self.runtime.spawn(async move {
             let became = connection.go_on(&shared, export, &agreement, (received, load)).await;

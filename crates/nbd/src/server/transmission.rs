@@ -59,6 +59,13 @@ pub enum TransmissionError {
     Stream(#[from] io::Error),
 }
 
+impl TransmissionError {
+    /// Whether the stream can no longer carry replies.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Stream(_) | Self::Left)
+    }
+}
+
 /// Why requests are not received any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 fn small(entries: u32) -> RunConfig {
     let ring = RingConfig { entries, files: 16 };
-    RunConfig { ring, pool: PoolConfig { classes: Vec::new() } }
+    RunConfig { ring, pool: PoolConfig::none() }
 }
 
 fn pair() -> (OwnedFd, OwnedFd) {
@@ -146,7 +146,7 @@ fn another_thread_wakes_a_parked_ring_again_and_again() {
 
 #[test]
 fn unparked_ring_returns_from_a_wait_without_end() {
-    let pool = BufferPool::new(&PoolConfig { classes: Vec::new() });
+    let pool = BufferPool::new(&PoolConfig::none());
     let driver = RingDriver::new(Ring::new(&RingConfig::default(), &pool).unwrap());
     let unpark = driver.unparker();
     let thread = std::thread::spawn(move || {
@@ -216,7 +216,7 @@ fn several_parts_in_one_operation_are_moved_as_registered_and_as_on_older_kernel
 fn executors_of_two_threads_have_rings_of_their_own() {
     let thread = || {
         std::thread::spawn(|| {
-            let pool = BufferPool::new(&PoolConfig { classes: Vec::new() });
+            let pool = BufferPool::new(&PoolConfig::none());
             let ring = Ring::new(&RingConfig::default(), &pool).unwrap();
             let executor = Executor::new(Box::new(RingDriver::new(ring)), Order::Fifo);
             let runtime = executor.runtime();

@@ -56,7 +56,7 @@ pub async fn open(
 ) -> Result<Assembled, AssembleError> {
     let (journals, members): (Vec<_>, Vec<_>) =
         devices.into_iter().partition(|device| device.name().as_str() == "journal");
-    let pool = BufferPool::new(&PoolConfig { classes: Vec::new() });
+    let pool = BufferPool::new(&PoolConfig::none());
     let options = AssembleOptions {
         uuid: None,
         after_unclean_stop: AfterUncleanStop::DistrustParity,

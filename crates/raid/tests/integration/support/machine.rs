@@ -193,7 +193,7 @@ pub async fn make_array(devices: Devices, level: Level) {
 
 /// With a pool that costs nothing: arrays are put together thousands of times.
 pub async fn attempt(devices: Devices) -> Result<Assembled, AssembleError> {
-    let pool = BufferPool::new(&PoolConfig { classes: Vec::new() });
+    let pool = BufferPool::new(&PoolConfig::none());
     let options = AssembleOptions {
         uuid: None,
         after_unclean_stop: AfterUncleanStop::DistrustParity,

@@ -11,7 +11,7 @@ use std::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn with_ring<F: Future<Output = ()>>(story: impl Fn(Ring, Runtime) -> F) {
-    let config = RunConfig { pool: PoolConfig { classes: Vec::new() }, ..RunConfig::default() };
+    let config = RunConfig { pool: PoolConfig::none(), ..RunConfig::default() };
     run(&config, story).unwrap();
 }
 
