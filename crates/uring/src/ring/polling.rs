@@ -5,12 +5,13 @@
 //! a processor has to be found, often woken itself, and the thread put on it. A thread that polls
 //! the memory which it shares with the kernel continues at once.
 //!
-//! 1. *Sleeping*: each wait is timed. After enough short ones in a row, each below [`POLL_MAX`],
-//!    the thread polls.
+//! 1. *Sleeping*: each wait is timed. After enough short ones, each below [`SHORT_MAX`], the thread
+//!    polls; a long one, of [`PAUSE`] or more, begins the count anew.
 //! 2. *Polling*: waits begin with polling for [`POLL_MAX`] at most. Once in vain, and the thread
-//!    sleeps again, until twice as many short waits as before followed each other: thread and peer
-//!    may share a processor, others may need it, or the peer has paused.
-//! 3. Each success lowers that number by one.
+//!    sleeps again, until enough short waits followed.
+//! 3. A series of polls that ended too soon doubles that number: thread and peer may share a
+//!    processor, or others may need it. One of at least [`SERIES_MIN`] resets it: one slow answer
+//!    in twenty is a fact of each peer, and ended no more than this series.
 //!
 //! **Invariants**: after polling in vain the thread sleeps; so an idle thread sleeps.
 //!
@@ -22,25 +23,33 @@ use std::time::Duration;
 
 /// A wake-up on another processor takes 5 to 50 us.
 pub(super) const POLL_MAX: Duration = Duration::from_micros(50);
-/// Short waits in a row before the thread polls.
-const NEEDED_MIN: u32 = 16;
-/// As many short waits as a busy peer causes in a tenth of a second.
-const NEEDED_MAX: u32 = 4096;
+/// With the wake-up of this thread, which polling saves.
+const SHORT_MAX: Duration = Duration::from_micros(100);
+/// The peer has nothing more to send for now.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Short waits before the thread polls.
+const NEEDED_MIN: u32 = 4;
+/// A poll in vain costs less than a hundredth of what so many short waits take.
+const NEEDED_MAX: u32 = 512;
+/// A poll in vain takes [`POLL_MAX`] of the processor; so many before it have saved twice that.
+const SERIES_MIN: u32 = 8;
 
 #[derive(Default)]
 pub(super) struct Polling(Cell<Judge>);
 
 #[derive(Clone, Copy, Debug)]
 struct Judge {
-    /// Short waits in a row.
-    short_waits: u32,
-    /// With so many of them the thread polls.
+    /// Short waits that are still missing before the thread polls.
+    missing: u32,
+    /// How many there were to be.
     needed: u32,
+    /// Polls in a row that were not in vain.
+    series: u32,
 }
 
 impl Default for Judge {
     fn default() -> Self {
-        Self { short_waits: 0, needed: NEEDED_MIN }
+        Self { missing: NEEDED_MIN, needed: NEEDED_MIN, series: 0 }
     }
 }
 
@@ -67,21 +76,25 @@ impl Polling {
 
 impl Judge {
     fn is_worthwhile(self) -> bool {
-        self.short_waits >= self.needed
+        self.missing == 0
     }
 
     fn slept(&mut self, time: Duration) {
-        self.short_waits = if time < POLL_MAX { self.short_waits + 1 } else { 0 };
+        if time < SHORT_MAX {
+            self.missing = self.missing.saturating_sub(1);
+        } else if time >= PAUSE {
+            self.missing = self.needed;
+        }
     }
 
     fn polled(&mut self, is_in_vain: bool) {
-        if is_in_vain {
-            self.short_waits = 0;
-            self.needed = (self.needed * 2).min(NEEDED_MAX);
-        } else {
-            self.needed = (self.needed - 1).max(NEEDED_MIN);
-            self.short_waits = self.needed;
+        if !is_in_vain {
+            self.series = self.series.saturating_add(1);
+            return;
         }
+        let was_worthwhile = self.series >= SERIES_MIN;
+        self.needed = if was_worthwhile { NEEDED_MIN } else { (self.needed * 2).min(NEEDED_MAX) };
+        (self.missing, self.series) = (self.needed, 0);
     }
 }
 
@@ -114,7 +127,7 @@ mod tests {
 
     #[test]
     fn polling_in_vain_becomes_rare() {
-        assert!(polls_among(&mut Judge::default(), 100_000, true) < 50);
+        assert!(polls_among(&mut Judge::default(), 100_000, true) < 250);
     }
 
     #[test]
@@ -123,7 +136,7 @@ mod tests {
         for _ in 0..1000 {
             (1..NEEDED_MIN).for_each(|_| judge.slept(SHORT));
             assert!(!judge.is_worthwhile());
-            judge.slept(POLL_MAX);
+            judge.slept(PAUSE);
         }
         assert!(!judge.is_worthwhile());
     }
@@ -134,6 +147,18 @@ mod tests {
         polls_among(&mut judge, 1000, false);
         judge.polled(true);
         assert!(!judge.is_worthwhile());
-        assert_eq!(polls_among(&mut judge, 100, false), 100 - 2 * NEEDED_MIN);
+        assert_eq!(polls_among(&mut judge, 100, false), 100 - NEEDED_MIN);
+    }
+
+    #[test]
+    fn peer_with_one_slow_answer_in_twenty_is_polled_for() {
+        let mut judge = Judge::default();
+        polls_among(&mut judge, 10_000, true);
+        let mut polls = 0;
+        for _ in 0..1000 {
+            polls += polls_among(&mut judge, 19, false);
+            polls += polls_among(&mut judge, 1, true);
+        }
+        assert!(polls > 20_000 / 2, "{polls}");
     }
 }
