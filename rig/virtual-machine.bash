@@ -2,13 +2,16 @@
 # initial RAM disk of busybox, one program and modules. Sourced, with `set -euo pipefail` in force.
 
 cache=${HEADPOND_KERNEL:-${XDG_CACHE_HOME:-$HOME/.cache}/headpond/kernel}
-package='^linux-image-[0-9.]+-[0-9]+-cloud-amd64$'
+# The newest of the release: with ublk, which 6.1 has not.
+package='^linux-image-[0-9.]+(\+deb[0-9]+|-[0-9]+)-cloud-amd64$'
 
 # The script's own head is its usage.
 usage() { sed -n '2,/^set /p' "$0" | sed -e '/^set /d' -e 's/^# \{0,1\}//'; exit 2; }
 
 fetch() {
-  if [ -n "$(vmlinuz)" ]; then return 0; fi
+  if [ -n "$(vmlinuz)" ] && find "$cache/lib/modules" -name 'ublk_drv.ko*' | grep -q .; then
+    return 0
+  fi
   local name work
   name=$(apt-cache search --names-only "$package" | sort -V | tail -1 | cut -d' ' -f1)
   if [ -z "$name" ]; then

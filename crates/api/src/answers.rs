@@ -7,7 +7,8 @@
 mod status;
 
 pub use status::{
-    CacheAnswer, ClientStatus, CoreAnswer, LoadingStatus, ServerStatus, ServiceState, Status,
+    BlockDeviceStatus, CacheAnswer, ClientStatus, CoreAnswer, LoadingStatus, ServerStatus,
+    ServiceState, Status,
 };
 
 use headpond_volume::StatsReport;

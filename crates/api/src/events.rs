@@ -48,6 +48,8 @@ pub enum EventKind {
     /// Error counts of a device rose.
     DeviceErrors,
     SlowRequests,
+    /// One of the kernel's went on with the next daemon, or could not.
+    BlockDevice,
     /// With what was set, and by whom.
     SettingsChanged,
     /// Any other command that changes something.
@@ -80,6 +82,7 @@ impl EventKind {
             Self::JobEnded => "job_ended",
             Self::DeviceErrors => "device_errors",
             Self::SlowRequests => "slow_requests",
+            Self::BlockDevice => "block_device",
             Self::SettingsChanged => "settings_changed",
             Self::Command => "command",
         }

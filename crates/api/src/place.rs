@@ -267,6 +267,11 @@ impl Places {
         remove().with_context(|| format!("cannot remove {}", path.display()))
     }
 
+    /// That its daemon acknowledges writes in its memory alone: there until the next start.
+    pub fn memory_mark(&self, name: &str) -> PathBuf {
+        self.of_volume(name).run.join(format!("{name}.memory"))
+    }
+
     /// What was saved of a volume that is not served.
     pub fn left(&self, name: &str) -> Left {
         let read = fs::read(self.left_file(name)).ok();

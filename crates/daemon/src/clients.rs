@@ -1,7 +1,7 @@
 //! The clients of a served volume: their memory budget, and their status.
 
 use crate::meminfo;
-use headpond_api::answers::{ClientStatus, ServerStatus};
+use headpond_api::answers::{BlockDeviceStatus, ClientStatus, ServerStatus};
 use headpond_nbd::limits::{Limits, MEMORY_BYTES_MIN};
 use headpond_nbd::server::{ConnectionReport, ServerReport};
 use headpond_volume::{CLIENT_MEMORY, ClientMemory};
@@ -43,7 +43,7 @@ fn connection(client: &ConnectionReport) -> ClientStatus {
 }
 
 /// All of them together, since the volume is served.
-pub fn server(report: &ServerReport) -> ServerStatus {
+pub fn server(report: &ServerReport, block_devices: Vec<BlockDeviceStatus>) -> ServerStatus {
     ServerStatus {
         threads: report.threads as u64,
         moves: report.moves,
@@ -56,6 +56,7 @@ pub fn server(report: &ServerReport) -> ServerStatus {
         stalled: report.stalled,
         failed_handshakes: report.failed_handshakes,
         requests_dropped: report.totals.dropped,
+        block_devices,
     }
 }
 

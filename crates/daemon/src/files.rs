@@ -91,6 +91,22 @@ impl Files {
         self.in_turn(forget)
     }
 
+    /// Marks that writes are acknowledged in memory alone.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn mark_memory(&self, name: String) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |places| Ok(std::fs::write(places.memory_mark(&name), "")?))
+    }
+
+    /// Removes that mark, where it is there.
+    pub fn unmark_memory(&self, name: String) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |places| {
+            let _ = std::fs::remove_file(places.memory_mark(&name));
+            Ok(())
+        })
+    }
+
     /// All earlier writes have completed.
     pub async fn written(&self) {
         // A thread that has ended writes nothing.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assembly;
+pub mod block_devices;
 mod caches;
 mod clients;
 mod command;
@@ -18,6 +19,7 @@ mod cores;
 pub mod device;
 mod events;
 pub mod export;
+mod exporting;
 mod files;
 pub mod host;
 pub mod loading;

@@ -3,6 +3,7 @@
 //! All of this happens before there is a client: it may wait for files.
 
 use super::assembly::{Assembly, assemble};
+use super::block_devices::BlockDevices;
 use super::clients;
 use super::control::Control;
 use super::cores::offer;
@@ -74,6 +75,7 @@ pub fn serve(places: &Places, description: Description, options: ServeOptions) -
             "{name} is being served already: `headpond status {name}` shows it"
         )));
     }
+    export::check_kernel(&description.exports)?;
     if look(places, name).is_some() {
         return Err(Failure::refused(format!("{name} is being loaded by another daemon already")));
     }
@@ -154,22 +156,18 @@ impl Data {
         tell_of_start(event_threads, &volume);
         let files = Files::new(places.clone())?;
         keep_description(&volume, &files);
-        if volume.description() != described
-            && let Err(error) = files.save(volume.description()).await
-        {
-            tracing::warn!("{error:#}: what differs is told again at the next start");
-        }
+        save_if_changed(&volume, &described, &files).await;
         let volume = Rc::new(volume);
         let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
         let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
         let exports = Rc::new(Exports::new());
         offer_all(&exports, &volume, &watched, &description)?;
-        let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
-        let moves = threads::moves();
-        let limits = Limits { memory_bytes_max, moves, ..Limits::default() };
+        let limits = limits(&description);
         let server = Server::new(runtime.clone(), pool.clone(), Rc::clone(&exports), limits);
         threads::start(&server, options.threads).context("cannot start a thread")?;
         let listeners = listen(places, &ring, &description)?;
+        let has_lost_writes = places.memory_mark(&description.name).exists();
+        let block_devices = BlockDevices::new(&runtime, &ring, events, has_lost_writes);
         let pulse = Arc::new(Pulse::new());
         let recording = Rc::new(Recording::new(watched, description.name.clone()));
         let samples = Rc::new(Recording::new(looked_at, description.name.clone()));
@@ -180,6 +178,7 @@ impl Data {
             samples,
             runtime: runtime.clone(),
             listeners,
+            block_devices: Rc::new(block_devices),
             files,
             opener,
             exports,
@@ -192,6 +191,7 @@ impl Data {
             end: End::default(),
         });
         keep_watch(&service);
+        service.show_block_devices().await?;
         if options.wait_for_devices.is_some() {
             drop(runtime.spawn(Rc::clone(&service).await_members()));
         }
@@ -203,6 +203,20 @@ impl Data {
         let control = Control::start(&socket, readers, &description.name, to_data, pulse, events)?;
         Ok(Self { service, control, messages })
     }
+}
+
+async fn save_if_changed(volume: &Volume, described: &Description, files: &Files) {
+    if volume.description() != *described
+        && let Err(error) = files.save(volume.description()).await
+    {
+        tracing::warn!("{error:#}: what differs is told again at the next start");
+    }
+}
+
+/// Of all clients.
+fn limits(description: &Description) -> Limits {
+    let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
+    Limits { memory_bytes_max, moves: threads::moves(), ..Limits::default() }
 }
 
 /// The volume, with what records its requests, and each further core.
@@ -327,6 +341,7 @@ fn keep_watch(service: &Rc<ControlService>) {
     let watched = Rc::clone(service);
     drop(service.runtime.spawn(async move { watched.tell_of_stop().await }));
     drop(service.runtime.spawn(Rc::clone(service).tell_changes()));
+    drop(service.runtime.spawn(Rc::clone(&service.block_devices).keep_looking()));
 }
 
 /// That the volume is open, with what was noted meanwhile, and whether it had not been stopped.
@@ -361,18 +376,23 @@ fn listen(
     description: &Description,
 ) -> Result<Vec<Rc<dyn Listener>>> {
     if description.exports.is_empty() {
-        let nbd = format!("unix:{}", places.nbd_socket(&description.name)?.display());
-        return Ok(vec![listen_at(ring, &ExportDescription { nbd, insecure: false })?]);
+        let address = format!("unix:{}", places.nbd_socket(&description.name)?.display());
+        let export = ExportDescription { address, insecure: false };
+        return Ok(listen_at(ring, &export)?.into_iter().collect());
     }
-    description.exports.iter().map(|export| listen_at(ring, export)).collect()
+    let listeners = description.exports.iter().map(|export| listen_at(ring, export));
+    listeners.filter_map(Result::transpose).collect()
 }
 
-fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>> {
+/// None for a block device.
+fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Option<Rc<dyn Listener>>> {
     let listener = match export::address(export)? {
         Address::Unix(path) => SocketListener::bind_unix(ring, &path),
         Address::Tcp(address) => SocketListener::bind_tcp(ring, address),
+        Address::Ublk(_) => return Ok(None),
     };
-    Ok(Rc::new(listener.with_context(|| format!("cannot listen at {}", export.nbd))?))
+    let listener = listener.with_context(|| format!("cannot listen at {}", export.address))?;
+    Ok(Some(Rc::new(listener)))
 }
 
 /// Saves a refusal for `status`, with the known risk.

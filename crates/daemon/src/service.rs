@@ -1,5 +1,6 @@
 //! Executes commands on the data thread. Work that may wait for a file is done by `run_blocking`.
 
+use super::block_devices::{BlockDevices, may_bring_memory};
 use super::clients;
 use super::command::{Command, Message, Reply};
 use super::events::Events;
@@ -39,6 +40,7 @@ pub struct ControlService {
     pub samples: Rc<Recording>,
     pub runtime: Runtime,
     pub listeners: Vec<Rc<dyn Listener>>,
+    pub block_devices: Rc<BlockDevices>,
     pub files: Files,
     pub events: Events,
     pub opener: Opener,
@@ -92,6 +94,9 @@ impl ControlService {
 
     /// Executes a command and answers it.
     pub async fn execute(&self, command: Command) {
+        if may_bring_memory(&command) {
+            self.mark_memory().await;
+        }
         match command {
             Command::Status(reply) => answer(reply, Ok(self.status())),
             Command::Stats(reply) => answer(reply, Ok(self.stats())),
@@ -184,14 +189,24 @@ impl ControlService {
         let report = self.server.report();
         let commands = self.work.names().into_iter().map(str::to_owned);
         Status {
-            exports: self.listeners.iter().map(|listener| listener.address()).collect(),
+            exports: self.served_exports(),
             clients: clients::connections(&report),
-            server: Some(clients::server(&report)),
+            server: Some(clients::server(&report, self.block_devices.status())),
             recording: self.recording.output(),
             commands: commands.collect(),
             stop_waits_for: self.held_up_by(),
             ..Status::serving(&self.volume.description(), self.volume.status())
         }
+    }
+
+    /// Addresses of listeners, and of block devices that are shown.
+    fn served_exports(&self) -> Vec<String> {
+        let listened = self.listeners.iter().map(|listener| listener.address());
+        let described = self.volume.description().exports.into_iter();
+        let shown = described.map(|export| export.address).filter(|address| {
+            address.starts_with("ublk") && !self.block_devices.status().is_empty()
+        });
+        listened.chain(shown).collect()
     }
 
     fn stats(&self) -> Stats {
@@ -227,7 +242,8 @@ impl ControlService {
 
     /// The next start has them.
     async fn set_exports(&self, body: ExportsBody) -> Result<Status> {
-        body.exports.iter().try_for_each(|it| export::address(it).map(drop))?;
+        export::check(&body.exports)?;
+        self.follow_exports(&body.exports).await?;
         self.volume.set_exports(body.exports).map_err(Failure::refused)?;
         self.save().await?;
         Ok(self.status())
@@ -282,20 +298,22 @@ impl ControlService {
     async fn refuse_stop(&self, waits: bool) -> Result<()> {
         loop {
             let peers = self.clients_that_stay().await;
+            let devices = self.block_devices.in_use().await?;
             let commands = self.work.names();
-            if self.is_closing() || peers.is_empty() && commands.is_empty() {
+            let is_unused = peers.is_empty() && devices.is_empty();
+            if self.is_closing() || is_unused && commands.is_empty() {
                 return Ok(());
             }
-            if peers.is_empty() && waits {
+            if is_unused && waits {
                 self.work.until_done().await;
                 continue;
             }
-            return Err(self.in_the_way(&peers, &commands));
+            return Err(self.in_the_way(&peers, &devices, &commands));
         }
     }
 
-    fn in_the_way(&self, peers: &[String], commands: &[&str]) -> anyhow::Error {
-        let mut reasons = Vec::new();
+    fn in_the_way(&self, peers: &[String], devices: &[String], commands: &[&str]) -> anyhow::Error {
+        let mut reasons: Vec<String> = devices.to_vec();
         if !peers.is_empty() {
             let named = peers[..peers.len().min(NAMED_MAX)].join(", ");
             let more = if peers.len() > NAMED_MAX { ", ..." } else { "" };
@@ -305,9 +323,13 @@ impl ControlService {
             reasons.push(format!("under way: `{}`", commands.join("`, `")));
         }
         let name = self.volume.name();
+        let (unmount, waiting) = match devices.is_empty() {
+            true => ("", ""),
+            false => (" and unmount", " (requests of block devices wait for the next start)"),
+        };
         Failure::refused(format!(
-            "{name} is in use; {}: disconnect clients first, --wait waits for commands, and \
-             --force ends both without losing acknowledged data",
+            "{name} is in use; {}: disconnect clients{unmount} first, --wait waits for commands, \
+             and --force ends all of it without losing acknowledged data{waiting}",
             reasons.join("; ")
         ))
     }
@@ -360,6 +382,7 @@ impl ControlService {
         };
         self.go_on_to("clients to take their answers, and devices to flush");
         let served = self.server.stop().await;
+        self.block_devices.close(self.volume.is_taken_over()).await;
         if self.volume.is_taken_over() {
             // Another host owns the volume: nothing can be flushed here.
             return recorded;
@@ -373,6 +396,8 @@ impl ControlService {
         let stopped = self.volume.stop().await;
         self.go_on_to("files of the state folder");
         if stopped.is_ok() {
+            // What was in memory alone is on the array.
+            let _ = self.files.unmark_memory(self.volume.description().name).await;
             let (name, status) = (self.volume.description().name, self.volume.status());
             let dirty_bytes = status.cache.map_or(0, |cache| cache.unsafe_bytes());
             let left = Left { dirty_bytes: Some(dirty_bytes), size_bytes: Some(status.size_bytes) };

@@ -210,7 +210,7 @@ impl Peer {
         };
         let mut create = command();
         create.args(["create", name]).args(level).args(members).args(cache);
-        let output = create.arg("--nbd").arg(format!("unix:{}", socket.display())).output()?;
+        let output = create.arg("--export").arg(format!("unix:{}", socket.display())).output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into());
         }

@@ -21,6 +21,7 @@ mod ring;
 mod run;
 pub mod safety;
 mod socket;
+pub mod ublk;
 
 pub use driver::RingDriver;
 pub use error::{RingError, RunError};

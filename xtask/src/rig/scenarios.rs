@@ -1,5 +1,6 @@
 //! The scenarios: each boots machines from copies of the disks of the first boot.
 
+mod block_device;
 mod existing;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub struct Scenario {
     play: fn(&mut Play) -> Result<()>,
 }
 
-pub const SCENARIOS: [Scenario; 7] = [
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario { name: "members in random order, on other buses", play: random_order },
     Scenario { name: "one member is missing, and is there again at the next boot", play: missing },
     Scenario { name: "one member comes 60 s late", play: late_member },
@@ -37,6 +38,10 @@ pub const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "an older image of a member is put back between boots", play: older_image },
     Scenario { name: "the power is cut under load", play: power_cut },
     Scenario { name: "an existing device, mounted by UUID", play: existing::file_system },
+    Scenario {
+        name: "a block device outlives its daemon",
+        play: block_device::outlives_its_daemon,
+    },
 ];
 
 /// What scenarios begin with.

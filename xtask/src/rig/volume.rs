@@ -46,6 +46,13 @@ impl Status {
         self.list("warnings").iter().filter_map(Value::as_str).collect()
     }
 
+    /// Mounts, processes and others.
+    pub fn users_of_block_devices(&self) -> Vec<&str> {
+        let devices = self.json["server"]["block_devices"].as_array().into_iter().flatten();
+        let users = devices.filter_map(|device| device["used_by"].as_array()).flatten();
+        users.filter_map(Value::as_str).collect()
+    }
+
     pub fn replayed_blocks(&self) -> Option<u64> {
         self.json["cache"]["live"]["replayed_blocks"].as_u64()
     }

@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 22] = [
+const TABLE: [Arrow; 23] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow(
@@ -39,6 +39,11 @@ const TABLE: [Arrow; 22] = [
         "a capture is a decorator; the data path never calls the readers",
     ),
     arrow("headpond-witness", BLOCK, "an oracle does not share the code that it judges"),
+    arrow(
+        "headpond-ublk",
+        &["headpond-block", "headpond-uring"],
+        "the driver's queues are on the runtime's ring, and serve any device",
+    ),
     arrow(
         "headpond-volume",
         &["headpond-block", "headpond-cache", "headpond-raid"],
@@ -112,6 +117,7 @@ const TABLE: [Arrow; 22] = [
             "headpond-rbd",
             "headpond-sim",
             "headpond-trace",
+            "headpond-ublk",
             "headpond-uring",
             "headpond-volume",
             "headpond-whatif",

@@ -49,7 +49,7 @@ pub struct Status {
     /// Addresses that clients connect to.
     pub exports: Vec<String>,
     pub clients: Vec<ClientStatus>,
-    /// All clients together.
+    /// All clients together, and what the kernel shows of it.
     pub server: Option<ServerStatus>,
     /// The file of an active recording.
     pub recording: Option<PathBuf>,
@@ -117,6 +117,29 @@ pub struct CacheAnswer {
     pub live: Option<CacheStatus>,
 }
 
+/// A block device of the kernel (ublk).
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BlockDeviceStatus {
+    /// The kernel's name.
+    pub device: PathBuf,
+    /// The name that stays the same.
+    pub link: PathBuf,
+    /// Null: the first core.
+    pub core: Option<String>,
+    pub size_bytes: u64,
+    pub queues: u16,
+    /// Requests of a queue at a time.
+    pub depth: u16,
+    pub io_bytes_max: u32,
+    /// Mounts, devices above it, processes; seen every few seconds.
+    pub used_by: Vec<String>,
+    pub requests: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub errors: u64,
+    pub in_flight: u64,
+}
+
 /// One connection of a client.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClientStatus {
@@ -156,6 +179,8 @@ pub struct ServerStatus {
     pub failed_handshakes: u64,
     /// Of disconnected clients.
     pub requests_dropped: u64,
+    /// Block devices that the volume is exported as.
+    pub block_devices: Vec<BlockDeviceStatus>,
 }
 
 impl Status {

@@ -119,6 +119,11 @@ impl Buffer {
         self.len == self.region().len() && self.region().is_exchangeable()
     }
 
+    /// Whether no other handle shares this memory.
+    pub fn is_sole(&self) -> bool {
+        self.region().is_sole()
+    }
+
     /// The same bytes at their present address: an exchange does not change what is behind this
     /// handle. For operations of a device that may end after their memory was exchanged.
     pub fn pinned(&self) -> Self {

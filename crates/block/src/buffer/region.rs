@@ -106,6 +106,10 @@ impl Region {
         self.len.set(len);
     }
 
+    pub(super) fn is_sole(&self) -> bool {
+        self.handles.get() == 1
+    }
+
     #[inline]
     pub(super) fn retain(&self) {
         let before = self.handles.get();

@@ -16,7 +16,7 @@ const FILES_MAX: usize = 256;
 /// No member is smaller.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 /// Whose reads may wait for a medium, or that hold nothing of their own.
-const LEFT_OUT: [&str; 5] = ["sr", "fd", "ram", "zram", "nbd"];
+const LEFT_OUT: [&str; 6] = ["sr", "fd", "ram", "zram", "nbd", "ublkb"];
 
 /// A device that may be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -190,9 +190,10 @@ pub struct CreateArgs {
     /// volume: 100 to 60000, or 0 for none.
     #[arg(long, value_name = "MS", default_value_t = HEARTBEAT_MS_DEFAULT)]
     pub heartbeat_ms: u32,
-    /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times.
-    #[arg(long, value_name = "ADDRESS")]
-    pub nbd: Vec<String>,
+    /// Where to serve: unix:PATH or tcp:HOST:PORT over NBD, ublk[:queues=N,depth=N,io=SIZE] as a
+    /// block device of the kernel, /dev/headpond/NAME; may be given several times.
+    #[arg(long = "export", value_name = "ADDRESS")]
+    pub exports: Vec<String>,
     /// Serve on TCP addresses that other machines can reach, without encryption or authentication.
     #[arg(long)]
     pub insecure: bool,
@@ -201,7 +202,7 @@ pub struct CreateArgs {
     pub force: bool,
 }
 
-/// Serve a volume over NBD, in the foreground, until `headpond stop` or a signal.
+/// Serve a volume at its exports, in the foreground, until `headpond stop` or a signal.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond serve hv0\n  \
     nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'\n\n\

@@ -167,9 +167,10 @@ fn describe(
         volatile_allowed: args.force,
         mirror: mirror_of(&caches[1..]),
     });
-    let described = |nbd: &String| ExportDescription { nbd: nbd.clone(), insecure: args.insecure };
-    let exports: Vec<ExportDescription> = args.nbd.iter().map(described).collect();
-    exports.iter().try_for_each(|it| export::address(it).map(drop))?;
+    let described =
+        |address: &String| ExportDescription { address: address.clone(), insecure: args.insecure };
+    let exports: Vec<ExportDescription> = args.exports.iter().map(described).collect();
+    export::check(&exports)?;
     let description = Description {
         name: args.name.clone(),
         uuid: Uuid::new_v4(),

@@ -16,7 +16,9 @@ use array::{print_array_live, print_devices, tell_shape};
 use clients::print_clients;
 pub use copies::print_copies;
 use errors::print_errors;
-use headpond_api::answers::{CacheAnswer, LoadingStatus, ServiceState, Status, Versioned};
+use headpond_api::answers::{
+    BlockDeviceStatus, CacheAnswer, LoadingStatus, ServiceState, Status, Versioned,
+};
 use headpond_api::outcome::Exit;
 use headpond_api::place::Places;
 use headpond_cache::{
@@ -94,9 +96,23 @@ fn print(status: &Status) {
 fn print_head(status: &Status) {
     println!("{}: {}", status.name, size(status.size_bytes.unwrap_or(0)));
     status.exports.iter().for_each(|export| println!("  export    {export}"));
+    let block_devices = status.server.iter().flat_map(|server| &server.block_devices);
+    block_devices.for_each(print_block_device);
     print_clients(status);
     if let Some(owner) = &status.owner {
         println!("  owner     {}", owner_line(owner));
+    }
+}
+
+fn print_block_device(device: &BlockDeviceStatus) {
+    let users = match device.used_by.is_empty() {
+        true => "not in use".to_owned(),
+        false => device.used_by.join(", "),
+    };
+    let (link, name) = (device.link.display(), device.device.display());
+    println!("  device    {link} is {name}, {users}; {} requests", device.requests);
+    if device.errors > 0 {
+        println!("            {} of them failed", device.errors);
     }
 }
 

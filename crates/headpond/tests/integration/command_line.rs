@@ -355,7 +355,7 @@ fn a_degraded_volume_is_served_and_says_so_with_exit_code_3() {
 fn tcp_for_everybody_wants_consent() {
     let user = User::new();
     let image = user.file("a.img", 16 * MIB);
-    let create = ["create", "open", "--raid", "0", &image, "--nbd", "tcp:0.0.0.0:0"];
+    let create = ["create", "open", "--raid", "0", &image, "--export", "tcp:0.0.0.0:0"];
     let ended = user.run(&create);
     assert_eq!(ended.code, 4, "{}", ended.err);
     assert!(ended.err.contains("--insecure"), "{}", ended.err);

@@ -5,6 +5,7 @@ use crate::common;
 use crate::common::User;
 use headpond_api::answers::{ServiceState, Status};
 use headpond_testkit::skip;
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
@@ -81,6 +82,36 @@ fn a_name_that_leads_elsewhere_is_refused_by_every_command() {
     }
 }
 
+/// A kernel that cannot show it is named before anything is opened, with what does without.
+#[test]
+fn a_block_device_without_its_driver_is_refused_with_the_way_out() {
+    if Path::new("/dev/ublk-control").exists() {
+        return skip("block devices without a driver", "this kernel has one");
+    }
+    let user = User::new();
+    let devices = devices(&user);
+    let [first, second, ..] = &devices;
+    let create: [&str; 7] = ["create", "v", "--raid", "1", first, second, "--export"];
+    let wrong = user.run(&[&create[..], &["ublk:width=2"]].concat());
+    assert!(wrong.code == 2 && wrong.err.contains("ublk[:queues=N"), "{}", wrong.err);
+    user.ok(&[&create[..], &["ublk:queues=2"]].concat());
+    let ended = user.run(&["serve", "v"]);
+    assert_ne!(ended.code, 0);
+    for told in ["modprobe ublk_drv", "export remove", "unix:PATH"] {
+        assert!(ended.err.contains(told), "{}", ended.err);
+    }
+    let listed = user.run(&["export", "list"]);
+    assert!(listed.code != 0 && listed.err.contains("modprobe ublk_drv"), "{}", listed.err);
+    user.ok(&["export", "remove", "v", "ublk:queues=2"]);
+    let daemon = user.serve("v");
+    // Of a served volume it is refused as well, and nothing else changes.
+    let added = user.run(&["export", "add", "v", "ublk"]);
+    assert!(added.code != 0 && added.err.contains("modprobe ublk_drv"), "{}", added.err);
+    assert!(!user.ok(&["export", "list", "v"]).contains("ublk"));
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
 /// Whatever `create` takes can be served.
 #[test]
 fn what_could_not_be_served_is_not_created() {
@@ -92,9 +123,13 @@ fn what_could_not_be_served_is_not_created() {
     let refused: [(&[&str], i32, &str); 5] = [
         (&[first, "ram:64M"], 2, "ram:64M is memory, which is empty at the next start"),
         (&[first, second, "--journal", "ram:64M"], 2, "ram:64M is memory"),
-        (&[first, second, "--nbd", "tcp:0.0.0.0:10809"], 4, "can be reached from other machines"),
-        (&[first, second, "--nbd", "tcp:nowhere"], 2, "tcp:nowhere is not an address"),
-        (&[first, second, "--nbd", "v.sock"], 2, "write unix:PATH or tcp:HOST:PORT"),
+        (
+            &[first, second, "--export", "tcp:0.0.0.0:10809"],
+            4,
+            "can be reached from other machines",
+        ),
+        (&[first, second, "--export", "tcp:nowhere"], 2, "tcp:nowhere is not an address"),
+        (&[first, second, "--export", "v.sock"], 2, "write unix:PATH or tcp:HOST:PORT"),
     ];
     for (more, code, said) in refused {
         expect(&user, &[&plain, more].concat(), code, &[said]);

@@ -101,6 +101,21 @@ impl Ring {
         unsafe { self.start(entry, keep) }
     }
 
+    /// A command of sixteen bytes to the driver of a file, which may use this memory until it has
+    /// answered, which may be when the process ends.
+    pub(crate) fn command(
+        &self,
+        handle: &Rc<Handle>,
+        number: u32,
+        bytes: [u8; 16],
+        memory: Buffer,
+    ) -> Completion {
+        let entry = opcode::UringCmd16::new(handle.target(), number).cmd(bytes).build();
+        let keep = Keep { outlives_ring: true, ..Keep::new(handle, memory.into()) };
+        // SAFETY: what a command points to is memory of the buffer, which is kept.
+        unsafe { self.start(entry, keep) }
+    }
+
     /// Waits for a connection; the answer is its descriptor.
     pub(crate) fn accept(&self, handle: &Rc<Handle>) -> Completion {
         let nowhere = std::ptr::null_mut();

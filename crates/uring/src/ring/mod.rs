@@ -414,12 +414,12 @@ impl Core {
     /// is leaked.
     fn close(&self) {
         let deadline = Instant::now() + CLOSE_PATIENCE;
-        while !self.operations.in_flight().is_empty() && Instant::now() < deadline {
+        while !self.operations.ending().is_empty() && Instant::now() < deadline {
             self.cancel_operations();
             self.wait_until(deadline.min(Instant::now() + CANCEL_PATIENCE), || {
                 // Other threads may have answers to give until the last one is there.
                 self.listen();
-                self.operations.in_flight().is_empty()
+                self.operations.ending().is_empty()
             });
         }
         self.cancel(UNPARK);
@@ -433,7 +433,7 @@ impl Core {
     }
 
     fn cancel_operations(&self) {
-        for key in self.operations.in_flight() {
+        for key in self.operations.ending() {
             match self.operations.handle(key).separate_ring() {
                 Some(ring) => ring.cancel(key as u64),
                 None => self.cancel(key as u64),

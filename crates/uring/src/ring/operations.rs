@@ -28,13 +28,15 @@ pub(crate) struct Keep {
     pub header: Option<Box<libc::msghdr>>,
     /// Whether the result is a descriptor, to be closed where the waiter was dropped.
     pub answers_descriptor: bool,
+    /// Whether it may go on until the process ends: the kernel does not cancel it before.
+    pub outlives_ring: bool,
 }
 
 impl Keep {
     pub fn new(handle: &Rc<Handle>, buffers: Buffers) -> Self {
         let (vectors, header) = (Vec::new(), None);
         let handle = Rc::clone(handle);
-        Self { handle, buffers, vectors, header, answers_descriptor: false }
+        Self { handle, buffers, vectors, header, answers_descriptor: false, outlives_ring: false }
     }
 }
 
@@ -150,6 +152,13 @@ impl Operations {
         let is_open =
             |(_, operation): &(usize, &Operation)| !matches!(operation.state, State::Done(_));
         slots.iter().filter(is_open).map(|(key, _)| key).collect()
+    }
+
+    /// Those of them that end with the ring.
+    pub fn ending(&self) -> Vec<usize> {
+        let slots = self.slots.borrow();
+        let ends = |key: &usize| !slots[*key].keep.outlives_ring;
+        self.in_flight().into_iter().filter(ends).collect()
     }
 
     /// The handle of an operation.

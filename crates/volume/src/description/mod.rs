@@ -157,9 +157,9 @@ pub struct FurtherCoreDescription {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExportDescription {
-    /// `unix:PATH` or `tcp:HOST:PORT`.
-    pub nbd: String,
-    /// The user knows that a TCP address is open to whoever reaches it.
+    /// `unix:PATH` or `tcp:HOST:PORT` for NBD, `ublk...` for a block device.
+    pub address: String,
+    /// The user knows that all who reach a TCP address may use it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
 }
@@ -465,7 +465,7 @@ mod tests {
         strip = "64K"
         members = ["/dev/a", "/dev/b"]
         [[export]]
-        nbd = "unix:/run/headpond/hv0.sock"
+        address = "unix:/run/headpond/hv0.sock"
     "#;
 
     #[test]
@@ -592,9 +592,8 @@ mod tests {
         assert!(refuse("/dev/b", "/dev/a").contains("named twice"));
         assert!(refuse("raid = 60", "raid = 7").contains("not a supported RAID level"));
         assert!(refuse("strip =", "chunk =").contains("unknown field"));
-        for line in ["2K", "48K", "2M"] {
-            let line = format!("line = {line:?}\n cleaning =");
-            assert!(refuse("cleaning =", &line).contains("a power of two from 4K to 1M"));
-        }
+        let of_line = |it: &str| refuse("cleaning =", &format!("line = {it:?}\n cleaning ="));
+        let is_told = |it: &&str| of_line(it).contains("a power of two from 4K to 1M");
+        assert!(["2K", "48K", "2M"].iter().all(is_told));
     }
 }

@@ -40,7 +40,7 @@ impl Surroundings for Served<'_> {
         let description = self.places.load(volume).map_err(|error| told(&error))?;
         let socket = || self.places.nbd_socket(volume).map_err(|error| told(&error));
         let nbd = match description.exports.first() {
-            Some(export) => export.nbd.clone(),
+            Some(export) => export.address.clone(),
             None => format!("unix:{}", socket()?.display()),
         };
         match (nbd.strip_prefix("unix:"), nbd.strip_prefix("tcp:")) {

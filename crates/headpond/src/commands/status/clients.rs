@@ -88,6 +88,7 @@ mod tests {
             stalled: 0,
             failed_handshakes: 0,
             requests_dropped: 0,
+            block_devices: Vec::new(),
         }
     }
 

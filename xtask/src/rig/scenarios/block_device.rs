@@ -1,0 +1,168 @@
+//! A volume as a block device of the kernel, which outlives its daemon: file systems on it go on
+//! while the daemon is killed and restarted.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{LONG, Machine, Play};
+use crate::rig::volume::{Status, ends_its_boot, is_up};
+
+const LINK: &str = "/dev/headpond/hv0";
+const PLACE: &str = "/mnt";
+const KILLS: usize = 5;
+const RESTARTS: usize = 2;
+/// Reads and writes with checksums, again and again; what overlaps waits, or a check would find
+/// what another request has just written.
+const LOAD: &str = "fio --name=verified --filename=/mnt/verified --size=24M --rw=randrw --bs=4k \
+                    --iodepth=16 --ioengine=io_uring --direct=1 --serialize_overlap=1 \
+                    --verify=crc32c --verify_backlog=256 --verify_fatal=1 --output-format=json";
+
+pub fn outlives_its_daemon(play: &mut Play) -> Result<()> {
+    let mut machine = play.boot(&[])?;
+    is_up(&mut machine)?;
+    machine.ok("systemctl stop srv.mount hv0-nbd0.service && sed -i '/nbd0/d' /etc/fstab")?;
+    // What had the disk before is gone: the volume is a block device at once.
+    machine.ok("headpond export add hv0 ublk && udevadm settle")?;
+    for file_system in ["ext4", "xfs"] {
+        let make = if file_system == "ext4" { "mkfs.ext4 -q -F" } else { "mkfs.xfs -q -f" };
+        machine.ok(&format!("{make} {LINK} && mount {LINK} {PLACE}"))?;
+        println!("  {file_system}");
+        under_load(play, &mut machine)?;
+        machine.ok(&format!("umount {PLACE}"))?;
+        let check = if file_system == "ext4" { "e2fsck -fn" } else { "xfs_repair -n" };
+        machine.ok(&format!("{check} {LINK}"))?;
+    }
+    refusals(&mut machine)?;
+    let told = machine.ok("dmesg | grep -E 'I/O error|shut.*down due|hung|blocked for' || :")?;
+    ensure!(told.trim().is_empty(), "the kernel told: {told}");
+    from_memory(&mut machine)?;
+    reaped(&mut machine)?;
+    machine.ok("sync")?;
+    machine.cut();
+    at_boot(play)
+}
+
+/// Kills and restarts while files are verified.
+fn under_load(play: &mut Play, machine: &mut Machine) -> Result<()> {
+    let node = machine.ok(&format!("readlink {LINK}"))?;
+    machine.ok(&format!(
+        "rm -f /run/enough /run/ended /run/fio.json; (while [ ! -e /run/enough ]; do \
+         {LOAD} >>/run/fio.json; done; echo ended >/run/ended) </dev/null >/dev/null 2>&1 &"
+    ))?;
+    for number in 0..KILLS + RESTARTS {
+        sleep(Duration::from_millis(1000 + play.random.below(4000) as u64));
+        machine.ok("systemctl reset-failed headpond@hv0.service || :")?;
+        let before = served(machine)?;
+        let begun = Instant::now();
+        match number < KILLS {
+            true => machine.ok("systemctl kill --signal=KILL headpond@hv0.service")?,
+            false => machine.ok("systemctl restart headpond@hv0.service")?,
+        };
+        machine.wait_until("another daemon serves it", LONG, |machine| {
+            Ok(machine.run("systemctl is-active headpond@hv0.service")?.code == 0
+                && served(machine).is_ok_and(|now| now != before))
+        })?;
+        println!("  after {:.1} s", begun.elapsed().as_secs_f64());
+        let now = machine.ok(&format!("readlink {LINK}"))?;
+        ensure!(now == node, "it was {node} and is {now}");
+    }
+    machine.ok("touch /run/enough")?;
+    machine.wait_until("the last check has ended", LONG, |machine| {
+        Ok(machine.run("[ -e /run/ended ]")?.code == 0)
+    })?;
+    let told = machine.ok("cat /run/fio.json")?;
+    let passes: Vec<Value> = serde_json::Deserializer::from_str(&told)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("what fio told is no JSON: {told}"))?;
+    let errors: u64 = passes.iter().filter_map(|pass| pass["jobs"][0]["error"].as_u64()).sum();
+    ensure!(!passes.is_empty() && errors == 0, "fio has failed: {told}");
+    let longest = |kind: &str| {
+        let of = |pass: &Value| pass["jobs"][0][kind]["clat_ns"]["max"].as_f64().unwrap_or(0.0);
+        passes.iter().map(of).fold(0.0, f64::max) / 1e9
+    };
+    let pause = longest("read").max(longest("write"));
+    println!("  {} passes without an error, the longest request took {pause:.1} s", passes.len());
+    Ok(())
+}
+
+/// The process that serves the volume.
+fn served(machine: &mut Machine) -> Result<String> {
+    machine.ok("systemctl show --property=MainPID --value headpond@hv0.service")
+}
+
+/// A mounted device is in use, as a connected client is.
+fn refusals(machine: &mut Machine) -> Result<()> {
+    machine.ok(&format!("mount {LINK} {PLACE}"))?;
+    for command in ["headpond stop hv0", "headpond export remove hv0 ublk"] {
+        let answer = machine.run(command)?;
+        let is_refused = answer.code == 4 && answer.out.contains("mounted at /mnt");
+        ensure!(is_refused, "`{command}` ended with {}: {}", answer.code, answer.out);
+    }
+    let status = Status::of(machine, "hv0")?;
+    let users = status.users_of_block_devices();
+    machine.ok(&format!("umount {PLACE}"))?;
+    // It is looked at every few seconds.
+    ensure!(users.is_empty() || users == ["mounted at /mnt"], "it is used by {users:?}");
+    Ok(())
+}
+
+/// A daemon that does not come back: those who wait get errors, and nobody is left waiting.
+fn reaped(machine: &mut Machine) -> Result<()> {
+    let folder = "/run/systemd/system/headpond@hv0.service.d";
+    machine.ok(&format!("mkdir -p {folder} && echo '[Service]\nRestart=no' >{folder}/no.conf"))?;
+    machine.ok("systemctl daemon-reload && systemctl kill --signal=KILL headpond@hv0.service")?;
+    let write = format!("dd if=/dev/zero of={LINK} bs=4k count=1 seek=8 oflag=direct conv=notrunc");
+    machine.ok(&format!("({write} >/run/dd.log 2>&1; echo $? >/run/dd.code) </dev/null &"))?;
+    let waits = machine.ok("sleep 2; headpond export list")?;
+    ensure!(waits.contains("waits for its daemon"), "the list has {waits}");
+    ensure!(machine.run("[ -e /run/dd.code ]")?.code != 0, "its request has not waited");
+    machine.ok("headpond export reap --after-s 600")?;
+    ensure!(machine.run(&format!("[ -b {LINK} ]"))?.code == 0, "it was removed at once");
+    let begun = Instant::now();
+    let told = machine.ok("headpond export reap --after-s 0")?;
+    let took = begun.elapsed().as_secs_f64();
+    ensure!(told.contains(LINK) && took < 5.0, "after {took:.1} s: {told}");
+    machine.wait_until("its request has failed", LONG, |machine| {
+        Ok(machine.run("grep -qx 1 /run/dd.code")?.code == 0)
+    })?;
+    machine.ok(&format!("! ls {LINK} 2>/dev/null"))?;
+    Ok(())
+}
+
+/// A volume that acknowledges writes in its daemon's memory does not go on: its users get errors.
+fn from_memory(machine: &mut Machine) -> Result<()> {
+    let link = "/dev/headpond/hv1";
+    machine.ok("headpond cache attach hv1 ram:24M --tier --force --set mode=write-back")?;
+    machine.ok("headpond export add hv1 ublk && udevadm settle")?;
+    machine.ok(&format!("mkfs.ext4 -q -F {link} && mount {link} {PLACE} && echo a >{PLACE}/a"))?;
+    machine.ok("systemctl kill --signal=KILL headpond@hv1.service")?;
+    machine.wait_until("hv1 is shown anew", LONG, |machine| {
+        let log = machine.ok("journalctl -q -b -o cat -u headpond@hv1.service")?;
+        let is_told = log.contains("in its memory alone");
+        Ok(is_told && machine.run("systemctl is-active headpond@hv1.service")?.code == 0)
+    })?;
+    let answer = machine.run(&format!("echo b >{PLACE}/b && sync {PLACE}/b"))?;
+    ensure!(answer.code != 0, "the file system has gone on");
+    machine.ok(&format!("umount -l {PLACE}; dd if={link} of=/dev/null bs=4k count=1"))?;
+    Ok(())
+}
+
+/// A file system on it is mounted by fstab.
+fn at_boot(play: &mut Play) -> Result<()> {
+    let mut machine = play.boot(&[])?;
+    ends_its_boot(&mut machine)?;
+    machine.ok("systemctl disable hv0-nbd0.service || :")?;
+    machine.ok(&format!("mkfs.ext4 -q -F {LINK} && mount {LINK} {PLACE}"))?;
+    machine.ok(&format!("echo kept >{PLACE}/kept && umount {PLACE}"))?;
+    let options = "_netdev,x-systemd.requires=headpond@hv0.service";
+    machine.ok(&format!("echo '{LINK} {PLACE} ext4 {options} 0 2' >>/etc/fstab"))?;
+    machine.shut_down()?;
+    let mut machine = play.boot(&[])?;
+    ends_its_boot(&mut machine)?;
+    machine.ok(&format!("findmnt {PLACE} && grep -qx kept {PLACE}/kept"))?;
+    machine.shut_down()
+}
