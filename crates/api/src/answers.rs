@@ -34,6 +34,14 @@ impl<A> Versioned<A> {
     }
 }
 
+/// An export that is a block device of the kernel.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AttachedDevice {
+    pub export: String,
+    /// Its path.
+    pub device: String,
+}
+
 /// Statistics of a served volume since it was opened or its counters were reset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {

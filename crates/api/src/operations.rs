@@ -1,7 +1,7 @@
 //! The operations of the control API: path, body and answer of each, for both sides.
 
 use crate::answers::{
-    Flushed, Recorded, RecordingStarted, Resized, Stats, Status, Stopped, Versioned,
+    AttachedDevice, Flushed, Recorded, RecordingStarted, Resized, Stats, Status, Stopped, Versioned,
 };
 use crate::refusal::Refusal;
 use crate::requests::*;
@@ -53,6 +53,10 @@ operations! {
     SET: post "/v1/settings" SetBody => Status, "Change settings, here and in the description.";
     SET_EXPORTS: post "/v1/exports" ExportsBody => Status,
         "Change the exports in the description; the next start serves them.";
+    ATTACH_DEVICE: post "/v1/device/attach" AttachDeviceBody => AttachedDevice,
+        "Make an export a block device of the kernel, by its NBD client.";
+    DETACH_DEVICE: post "/v1/device/detach" DetachDeviceBody => Status,
+        "End such a block device.";
     FLUSH: post "/v1/flush" FlushBody => Flushed, "Write all dirty data to the array.";
     STOP: post "/v1/stop" StopBody => Stopped, "Close the volume and end the daemon.";
     ATTACH_CACHE: post "/v1/cache/attach" AttachBody => Status, "Make a device the cache.";

@@ -227,7 +227,8 @@ impl Places {
         self.remove(&self.left_file(name))?;
         let sockets = [self.control_socket(name), self.nbd_socket(name)].into_iter().flatten();
         let left = sockets.filter(|socket| is_left_socket(socket));
-        let files = [self.journal(name), self.look(name), self.loading(name)];
+        let files =
+            [self.journal(name), self.look(name), self.loading(name), self.attached_file(name)];
         for file in files.into_iter().chain(self.events(name)).chain(left) {
             // It may not exist.
             let _ = fs::remove_file(file);
@@ -312,6 +313,27 @@ impl Places {
         Some(Path::new(UDEV).join(format!("rules.d/63-headpond-{name}.rules")))
     }
 
+    /// Saves which devices of the kernel a served volume is.
+    ///
+    /// # Errors
+    /// If it cannot be written; there must be no such device then.
+    pub fn note_attached(&self, name: &str, kept: &impl Serialize) -> Result<()> {
+        self.write(&self.attached_file(name), &serde_json::to_vec_pretty(kept)?)
+    }
+
+    /// What was saved of the devices of a volume, if anything.
+    ///
+    /// # Errors
+    /// Where the file cannot be used.
+    pub fn attached<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        read_json(&self.attached_file(name))
+    }
+
+    /// A boot ends all devices: in the run folder.
+    fn attached_file(&self, name: &str) -> PathBuf {
+        self.of_volume(name).run.join(format!("{name}.attached.json"))
+    }
+
     /// Saves a drive's state before it is set.
     ///
     /// # Errors
@@ -328,13 +350,7 @@ impl Places {
         &self,
         identity: &str,
     ) -> Result<Option<T>> {
-        let path = self.drive(identity);
-        let read = || match fs::read(&path) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(anyhow::Error::from(error)),
-        };
-        read().with_context(|| format!("cannot use {}", path.display()))
+        read_json(&self.drive(identity))
     }
 
     /// The drive is in its original state.
@@ -499,6 +515,16 @@ impl Folders {
         };
         entries.flatten().filter_map(name).collect()
     }
+}
+
+/// What a file has, if it is there.
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let read = || match fs::read(path) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(anyhow::Error::from(error)),
+    };
+    read().with_context(|| format!("cannot use {}", path.display()))
 }
 
 /// Whether a socket file is there that no process listens at.

@@ -63,6 +63,37 @@ pub struct ExportsBody {
     pub exports: Vec<ExportDescription>,
 }
 
+/// How long a device without a daemon lets requests wait: time to restart one by hand.
+pub const DEAD_CONN_TIMEOUT_S: u64 = 600;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachDeviceBody {
+    /// A further core; default: the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    /// `/dev/nbdN`; default: one that is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// How long requests wait for a daemon, in seconds; after that they are errors.
+    #[serde(default = "ten_minutes")]
+    pub dead_conn_timeout_s: u64,
+}
+
+fn ten_minutes() -> u64 {
+    DEAD_CONN_TIMEOUT_S
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetachDeviceBody {
+    /// `/dev/nbdN`.
+    pub device: String,
+    /// Although it is mounted, or in use otherwise.
+    #[serde(default)]
+    pub force: bool,
+}
+
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopBody {

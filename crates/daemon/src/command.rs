@@ -19,6 +19,9 @@ pub enum Command {
     ClearErrors(ClearBody, Reply<Status>),
     Set(SetBody, Reply<Status>),
     SetExports(ExportsBody, Reply<Status>),
+    /// An export becomes a device of the kernel.
+    AttachDevice(AttachDeviceBody, Reply<AttachedDevice>),
+    DetachDevice(DetachDeviceBody, Reply<Status>),
     Flush(FlushBody, Reply<Flushed>),
     Stop(StopBody, Reply<Stopped>),
     ScrubCache(Reply<ScrubReport>),

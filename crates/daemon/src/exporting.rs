@@ -10,7 +10,7 @@ use headpond_volume::{Description, ExportDescription};
 use std::rc::Rc;
 
 impl ControlService {
-    /// Shows the block devices that the volume is exported as.
+    /// Shows the block devices that the volume is exported as, and goes on with attached ones.
     ///
     /// # Errors
     /// Where the kernel has no ublk, or refuses.
@@ -24,6 +24,7 @@ impl ControlService {
             // Its devices do not go on, or nothing was lost.
             self.files.unmark_memory(description.name).await?;
         }
+        self.attachments.go_on();
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use headpond_api::place::{Left, Places};
 use headpond_block::LocalFuture;
 use headpond_volume::Description;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
@@ -45,6 +46,18 @@ impl Files {
     /// Where it cannot be written.
     pub fn note_left(&self, name: String, left: Left) -> LocalFuture<'static, Result<()>> {
         self.in_turn(move |places| places.note_left(&name, &left))
+    }
+
+    /// Saves which devices a volume is, for the next daemon.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn note_attached(
+        &self,
+        name: String,
+        kept: impl Serialize + Send + 'static,
+    ) -> LocalFuture<'static, Result<()>> {
+        self.in_turn(move |places| places.note_attached(&name, &kept))
     }
 
     /// Whether a volume of this name is described that is not the core `uuid` alone.

@@ -72,7 +72,8 @@ fn machine() -> Uuid {
     mixed(number, &[name().as_bytes(), &space.to_le_bytes()])
 }
 
-fn boot() -> Uuid {
+/// Identity of the machine's present boot.
+pub fn boot() -> Uuid {
     let boot = word_of("/proc/sys/kernel/random/boot_id").and_then(|word| word.parse().ok());
     boot.unwrap_or_else(Uuid::new_v4)
 }

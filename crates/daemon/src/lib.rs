@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 pub mod assembly;
+pub mod attached;
+mod attaching;
 pub mod block_devices;
 mod caches;
 mod clients;

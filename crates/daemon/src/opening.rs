@@ -3,6 +3,7 @@
 //! All of this happens before there is a client: it may wait for files.
 
 use super::assembly::{Assembly, assemble};
+use super::attached::{Attachments, Means};
 use super::block_devices::BlockDevices;
 use super::clients;
 use super::control::Control;
@@ -166,11 +167,12 @@ impl Data {
         let server = Server::new(runtime.clone(), pool.clone(), Rc::clone(&exports), limits);
         threads::start(&server, options.threads).context("cannot start a thread")?;
         let listeners = listen(places, &ring, &description)?;
-        let has_lost_writes = places.memory_mark(&description.name).exists();
-        let block_devices = BlockDevices::new(&runtime, &ring, events, has_lost_writes);
+        let lost = lost(places, &description.name, options.tolerance);
+        let block_devices = BlockDevices::new(&runtime, &ring, events, lost.is_some());
         let pulse = Arc::new(Pulse::new());
         let recording = Rc::new(Recording::new(watched, description.name.clone()));
         let samples = Rc::new(Recording::new(looked_at, description.name.clone()));
+        let means = Means::of(&server, &ring, &runtime, &files, events);
         let service = Rc::new(ControlService {
             volume,
             server: Rc::new(server),
@@ -182,6 +184,7 @@ impl Data {
             files,
             opener,
             exports,
+            attachments: Attachments::take_over(places, &description.name, means, lost).await,
             pool,
             defaults: options.defaults,
             pulse: Arc::clone(&pulse),
@@ -217,6 +220,17 @@ async fn save_if_changed(volume: &Volume, described: &Description, files: &Files
 fn limits(description: &Description) -> Limits {
     let memory_bytes_max = clients::memory_bytes(description.array.client_memory);
     Limits { memory_bytes_max, moves: threads::moves(), ..Limits::default() }
+}
+
+/// Why what the daemon before this one had acknowledged may be lost, if it may.
+fn lost(places: &Places, volume: &str, tolerance: Tolerance) -> Option<&'static str> {
+    if places.memory_mark(volume).exists() {
+        Some("the daemon before this one ended with acknowledged writes in its memory alone")
+    } else if tolerance != Tolerance::Careful {
+        Some("the volume was started by force, which may have lost acknowledged writes")
+    } else {
+        None
+    }
 }
 
 /// The volume, with what records its requests, and each further core.

@@ -1,5 +1,6 @@
 //! Executes commands on the data thread. Work that may wait for a file is done by `run_blocking`.
 
+use super::attached::Attachments;
 use super::block_devices::{BlockDevices, may_bring_memory};
 use super::clients;
 use super::command::{Command, Message, Reply};
@@ -45,6 +46,7 @@ pub struct ControlService {
     pub events: Events,
     pub opener: Opener,
     pub exports: Rc<Exports>,
+    pub attachments: Rc<Attachments>,
     pub pool: BufferPool,
     pub defaults: SettingDefaults,
     pub pulse: Arc<Pulse>,
@@ -100,14 +102,7 @@ impl ControlService {
         match command {
             Command::Status(reply) => answer(reply, Ok(self.status())),
             Command::Stats(reply) => answer(reply, Ok(self.stats())),
-            Command::ResetStats(reply) => {
-                let reset = async {
-                    let stats = self.stats();
-                    self.volume.reset_stats();
-                    Ok(stats)
-                };
-                self.run(None, reply, reset).await;
-            }
+            Command::ResetStats(reply) => self.run(None, reply, self.reset_stats()).await,
             Command::ClearErrors(body, reply) => {
                 self.run(None, reply, self.clear_errors(body)).await;
             }
@@ -117,6 +112,12 @@ impl ControlService {
             }
             Command::SetExports(body, reply) => {
                 self.run(None, reply, self.set_exports(body)).await;
+            }
+            Command::AttachDevice(body, reply) => {
+                self.run(None, reply, self.attach_device(body)).await;
+            }
+            Command::DetachDevice(body, reply) => {
+                self.run(None, reply, self.detach_device(&body)).await;
             }
             Command::Flush(body, reply) => {
                 self.run(Some("flush"), reply, self.flush(body.pace)).await;
@@ -206,7 +207,7 @@ impl ControlService {
         let shown = described.map(|export| export.address).filter(|address| {
             address.starts_with("ublk") && !self.block_devices.status().is_empty()
         });
-        listened.chain(shown).collect()
+        listened.chain(shown).chain(self.attachments.paths()).collect()
     }
 
     fn stats(&self) -> Stats {
@@ -214,6 +215,12 @@ impl ControlService {
         let first = report.cache.as_ref().or(report.tier.as_ref());
         let since = first.map(|it| SystemTime::now() - Duration::from_secs_f64(it.counted_s));
         Stats { name: self.volume.description().name, counted_since: since.map(utc), report }
+    }
+
+    async fn reset_stats(&self) -> Result<Stats> {
+        let stats = self.stats();
+        self.volume.reset_stats();
+        Ok(stats)
     }
 
     /// The answer comes when the members know it.

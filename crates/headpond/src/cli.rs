@@ -1,9 +1,9 @@
 //! The command line: all commands.
 
 use crate::args::{
-    AdviseArgs, AnalyzeArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs, DetachArgs,
-    EventsArgs, FlushArgs, ImportArgs, MergeArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs,
-    SimulateArgs, StatsArgs, StatusArgs, StopArgs,
+    AdviseArgs, AnalyzeArgs, AttachArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs,
+    DetachArgs, EventsArgs, FlushArgs, ImportArgs, MergeArgs, ProbeArgs, ScanArgs, ServeArgs,
+    SetArgs, SimulateArgs, StatsArgs, StatusArgs, StopArgs,
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
@@ -70,6 +70,7 @@ pub enum Command {
     Export(ExportCommand),
     Flush(FlushArgs),
     Stop(StopArgs),
+    Attach(AttachArgs),
     Detach(DetachArgs),
     Destroy(DestroyArgs),
     #[command(subcommand)]

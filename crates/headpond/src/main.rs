@@ -124,6 +124,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Export(command) => commands::export::run(&places, command),
         Command::Flush(args) => commands::flush::run(&places, args),
         Command::Stop(args) => commands::stop::run(&places, args),
+        Command::Attach(args) => commands::attach::run(&places, args),
         Command::Detach(args) => commands::detach::run(&places, args),
         Command::Destroy(args) => commands::destroy::run(&places, args),
         Command::Probe(args) => commands::probe::run(&places, args),

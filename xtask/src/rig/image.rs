@@ -35,6 +35,8 @@ pub struct Image {
 pub struct Guide {
     /// The unit of the kernel's NBD client.
     pub unit: String,
+    /// The unit that attaches a volume.
+    pub attach: String,
     /// A line of `/etc/fstab`.
     pub fstab: String,
 }
@@ -115,12 +117,15 @@ fn path_told(output: &Output) -> Result<PathBuf> {
 impl Guide {
     fn parse(text: &str) -> Result<Self> {
         let blocks = || text.split("```\n").skip(1).step_by(2);
-        let block = |start: &str, what: &str| {
-            let found = blocks().find(|block| block.starts_with(start));
+        let block = |start: &str, has: &str, what: &str| {
+            let found = blocks().find(|block| block.starts_with(start) && block.contains(has));
             found.map(str::to_owned).with_context(|| format!("{GUIDE} has no {what}"))
         };
-        let unit = block("[Unit]", "unit of the NBD client")?;
-        Ok(Self { unit, fstab: block("/dev/nbd0", "line for fstab")? })
+        Ok(Self {
+            unit: block("[Unit]", "nbd-client", "unit of the NBD client")?,
+            attach: block("[Unit]", "headpond attach", "unit that attaches")?,
+            fstab: block("/dev/nbd0", "", "line for fstab")?,
+        })
     }
 }
 
@@ -130,14 +135,13 @@ mod tests {
 
     #[test]
     fn unit_and_line_are_those_of_the_guide() {
-        let text =
-            "a\n```\nheadpond scan\n```\nb\n```\n[Unit]\nx=y\n```\nc\n```\n/dev/nbd0 /srv\n```\n";
-        let guide = Guide::parse(text).unwrap();
-        assert_eq!(
-            (guide.unit.as_str(), guide.fstab.as_str()),
-            ("[Unit]\nx=y\n", "/dev/nbd0 /srv\n")
-        );
-        let error = Guide::parse("```\n[Unit]\n```\n").unwrap_err();
+        let units = "```\n[Unit]\nheadpond attach\n```\nb\n```\n[Unit]\nnbd-client\n```\n";
+        let text = format!("a\n```\nheadpond scan\n```\n{units}c\n```\n/dev/nbd0 /srv\n```\n");
+        let guide = Guide::parse(&text).unwrap();
+        assert_eq!(guide.unit, "[Unit]\nnbd-client\n");
+        assert_eq!(guide.attach, "[Unit]\nheadpond attach\n");
+        assert_eq!(guide.fstab, "/dev/nbd0 /srv\n");
+        let error = Guide::parse(units).unwrap_err();
         assert!(error.to_string().contains("line for fstab"), "{error}");
     }
 
@@ -145,6 +149,6 @@ mod tests {
     fn the_guide_of_this_tree_has_both() {
         let text = include_str!("../../../docs/boot.md");
         let guide = Guide::parse(text).unwrap();
-        assert!(guide.unit.contains("nbd-client") && guide.fstab.contains("_netdev"), "{guide:?}");
+        assert!(guide.fstab.contains("_netdev"), "{guide:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! The scenarios: each boots machines from copies of the disks of the first boot.
 
+mod attached;
 mod block_device;
 mod existing;
 
@@ -30,7 +31,7 @@ pub struct Scenario {
     play: fn(&mut Play) -> Result<()>,
 }
 
-pub const SCENARIOS: [Scenario; 8] = [
+pub const SCENARIOS: [Scenario; 9] = [
     Scenario { name: "members in random order, on other buses", play: random_order },
     Scenario { name: "one member is missing, and is there again at the next boot", play: missing },
     Scenario { name: "one member comes 60 s late", play: late_member },
@@ -42,6 +43,7 @@ pub const SCENARIOS: [Scenario; 8] = [
         name: "a block device outlives its daemon",
         play: block_device::outlives_its_daemon,
     },
+    Scenario { name: "an attached volume outlives its daemon", play: attached::file_system },
 ];
 
 /// What scenarios begin with.

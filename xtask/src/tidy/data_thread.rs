@@ -11,8 +11,18 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 /// Files whose code runs on it.
-const DATA_THREAD: [&str; 8] =
-    ["caches", "cores", "service", "members", "recording", "serving", "watching", "work"];
+const DATA_THREAD: [&str; 10] = [
+    "attached/mod",
+    "attaching",
+    "caches",
+    "cores",
+    "service",
+    "members",
+    "recording",
+    "serving",
+    "watching",
+    "work",
+];
 const FOLDER: &str = "crates/daemon/src";
 
 /// Functions, by their last name, and types, by any of their functions.

@@ -46,7 +46,7 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Jobs in progress.
     pub jobs: Vec<JobStatus>,
-    /// Addresses that clients connect to.
+    /// Addresses that clients connect to, and devices of the kernel that it is.
     pub exports: Vec<String>,
     pub clients: Vec<ClientStatus>,
     /// All clients together, and what the kernel shows of it.

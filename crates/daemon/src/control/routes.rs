@@ -81,6 +81,8 @@ impl Routes {
             .command(api::CLEAR_ERRORS, Command::ClearErrors)
             .command(api::SET, Command::Set)
             .command(api::SET_EXPORTS, Command::SetExports)
+            .command(api::ATTACH_DEVICE, Command::AttachDevice)
+            .command(api::DETACH_DEVICE, Command::DetachDevice)
             .command(api::FLUSH, Command::Flush)
             .stop()
             .command(api::ATTACH_CACHE, Command::AttachCache)

@@ -9,7 +9,7 @@ pub use advice::{AdviseArgs, AnalyzeArgs, EffortChoice, MergeArgs, TellingArgs};
 pub use reading::ReadArgs;
 pub use simulate::{FitChoice, SimulateArgs};
 pub use volume::{
-    ArrayArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs, DetachArgs, EventsArgs, FlushArgs,
-    FoundArgs, ImportArgs, LogArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs, SetWord, StatsArgs,
-    StatusArgs, StopArgs, StripingWord,
+    ArrayArgs, AttachArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs, DetachArgs,
+    EventsArgs, FlushArgs, FoundArgs, ImportArgs, LogArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs,
+    SetWord, StatsArgs, StatusArgs, StopArgs, StripingWord,
 };

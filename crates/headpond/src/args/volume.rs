@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use headpond_api::config::{LogFormat, LogLevel};
 use headpond_api::outcome::Failure;
-use headpond_api::requests::FlushPace;
+use headpond_api::requests::{DEAD_CONN_TIMEOUT_S, FlushPace};
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_daemon::wall_clock;
 use headpond_raid::level::Level;
@@ -512,14 +512,45 @@ pub struct StopArgs {
     pub force: bool,
 }
 
-/// Take Headpond away from an existing device (`create --core DEV --keep`): dirty data is written
-/// to it, and the volume removed. The device is used directly again.
-#[derive(Args)]
-#[command(after_help = "Examples:\n  headpond detach hv6\n  mount /dev/sdb /srv\n  \
-    headpond detach hv6/logs      # a further core of a served volume, which goes on")]
-pub struct DetachArgs {
+/// Make a served volume a block device, /dev/nbdN, by the kernel's NBD client (`modprobe nbd`).
+///
+/// It outlives the daemon: while that is restarted or was killed, requests wait, and go on with the
+/// next one. Where a daemon's end loses acknowledged writes (a tier that writes back, a write-back
+/// cache `ram:`), the device gives errors instead, until it is attached and mounted anew. A boot
+/// ends it; docs/boot.md has a unit that attaches it again.
+#[derive(Args, Clone)]
+#[command(after_help = "Examples:\n  headpond attach hv0\n  \
+    headpond attach hv0 --device /dev/nbd0\n  \
+    headpond attach hv0/logs --dead-conn-timeout 86400\n  \
+    headpond detach /dev/nbd0     # ends it")]
+pub struct AttachArgs {
     /// The volume, or VOLUME/CORE.
     pub name: String,
+    /// The device; default: one that is free.
+    #[arg(long, value_name = "/dev/nbdN")]
+    pub device: Option<String>,
+    /// How long requests wait for a daemon; after that they are errors.
+    #[arg(long, value_name = "SECONDS", default_value_t = DEAD_CONN_TIMEOUT_S)]
+    pub dead_conn_timeout: u64,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Take Headpond away from an existing device (`create --core DEV --keep`): dirty data is written
+/// to it, and the volume removed. The device is used directly again.
+///
+/// With the path of a device that `headpond attach` has made: end that, and nothing else.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond detach hv6\n  mount /dev/sdb /srv\n  \
+    headpond detach hv6/logs      # a further core of a served volume, which goes on\n  \
+    headpond detach /dev/nbd0     # what `headpond attach` has made; its volume goes on")]
+pub struct DetachArgs {
+    /// The volume, or VOLUME/CORE; or /dev/nbdN.
+    pub name: String,
+    /// Of /dev/nbdN: although it is mounted, or its volume is not served.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Remove a volume: its superblocks and its description. All its data is lost.

@@ -1,6 +1,6 @@
 //! `headpond destroy`.
 
-use super::existing;
+use super::{attach, existing};
 use crate::args::DestroyArgs;
 use crate::device::{DeviceSpec, Opener};
 use anyhow::Result;
@@ -25,6 +25,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
             "{name} is being served: `headpond stop {name}` first"
         )));
     }
+    attach::refuse_attached(places, name)?;
     let holds = what_it_holds(places, &description);
     if !args.yes {
         let devices: Vec<&str> = description.devices().collect();

@@ -1,6 +1,6 @@
 //! `headpond detach`.
 
-use super::{core, destroy, existing, waiting};
+use super::{attach, core, destroy, existing, waiting};
 use crate::args::DetachArgs;
 use crate::device::{Consent, DeviceSpec, vet};
 use anyhow::{Context, Result};
@@ -15,11 +15,18 @@ use std::time::{Duration, Instant};
 /// Longest wait for the kernel, which lets go of a device a little after it was closed.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// Writes dirty data to the existing device of a volume, and removes the volume.
+/// Ends a device of the kernel; or writes dirty data to the existing device of a volume, and
+/// removes the volume.
 ///
 /// # Errors
 /// Where the volume has an array of its own, is in use, or has dirty data that cannot be written.
 pub fn run(places: &Places, args: &DetachArgs) -> Result<Exit> {
+    if args.name.starts_with("/dev/") {
+        return attach::detach(places, &args.name, args.force);
+    }
+    if args.force {
+        return Err(Failure::usage("--force is for devices such as /dev/nbd0"));
+    }
     match args.name.split_once('/') {
         Some((volume, core)) => further(places, volume, core),
         None => whole(places, &args.name),
@@ -60,6 +67,7 @@ fn whole(places: &Places, name: &str) -> Result<Exit> {
             "{name} has further cores, whose data would be lost: {way}"
         )));
     }
+    attach::refuse_attached(places, name)?;
     let client = Client::of(places, name)?;
     if client.is_served() {
         let body = StopBody { flush: true, wait: false, force: false };

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod analyze;
 pub mod array;
+pub mod attach;
 pub mod cache;
 pub mod check_config;
 pub mod class;

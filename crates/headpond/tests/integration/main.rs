@@ -6,6 +6,7 @@ mod advise;
 mod advise_input;
 mod analyze;
 mod array_plan;
+mod attach;
 mod boot;
 mod classes;
 mod clients;

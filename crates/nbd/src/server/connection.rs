@@ -23,6 +23,8 @@ pub struct Connection {
     pub queue: Rc<SendQueue>,
     pub stats: Arc<ConnectionStats>,
     standing: Cell<Standing>,
+    /// Terms without a handshake.
+    agreed: Option<Agreement>,
     /// When the handshake ended.
     established: Cell<Option<Instant>>,
     /// The peer's progress when last checked, and since when it has not changed.
@@ -70,6 +72,12 @@ impl Connection {
         Self::with_stats(stream, Standing::Served, stats, shared)
     }
 
+    /// One whose client knows the terms already.
+    pub fn agreed(stream: Rc<dyn Stream>, agreement: Agreement, shared: &Shared) -> Self {
+        let agreed = Some(agreement);
+        Self { agreed, ..Self::new(stream, Standing::Served, shared) }
+    }
+
     fn with_stats(
         stream: Rc<dyn Stream>,
         standing: Standing,
@@ -90,6 +98,7 @@ impl Connection {
             queue,
             stats,
             standing,
+            agreed: None,
             established,
             progress,
             was_cut_off_for_memory: Cell::new(false),
@@ -172,7 +181,10 @@ impl Connection {
         link: &mut Link<'_>,
         shared: &Rc<Shared>,
     ) -> Result<(), ConnectionError> {
-        let agreement = self.shake_hands(link, shared).await?;
+        let agreement = match &self.agreed {
+            Some(agreement) => agreement.clone(),
+            None => self.shake_hands(link, shared).await?,
+        };
         let export = shared.exports.get(&agreement.export);
         let export = export.ok_or_else(|| ConnectionError::ExportGone(agreement.export.clone()))?;
         link.set_deadline(None);
@@ -282,6 +294,7 @@ impl Connection {
             pool: shared.pool.clone(),
             export,
             structured_replies: agreement.structured_replies,
+            resends: agreement.resends,
             queue: Rc::clone(&self.queue),
             stats: Arc::clone(&self.stats),
             refused: Cell::new(None),

@@ -65,6 +65,9 @@ pub struct Agreement {
     /// Name of the export as the server knows it.
     pub export: String,
     pub structured_replies: bool,
+    /// Whether the client sends requests without an answer again, on another connection: at a stop
+    /// they are dropped, where others are refused.
+    pub resends: bool,
 }
 
 /// Why the handshake ended without service.
@@ -318,7 +321,7 @@ impl Handshake {
 
     fn agreement(&self, export: &ExportInfo) -> Agreement {
         let structured_replies = self.structured_replies;
-        Agreement { export: export.name.clone(), structured_replies }
+        Agreement { export: export.name.clone(), structured_replies, resends: false }
     }
 }
 

@@ -37,7 +37,8 @@ pub use transmission::TransmissionError;
 use crate::limits::Limits;
 use crate::link::{MemoryBudget, MemoryGauges, ReceivePool};
 use connection::{Connection, Standing};
-use headpond_block::sync::Notify;
+use handshake::Agreement;
+use headpond_block::sync::{Notify, Receiver, oneshot};
 use headpond_block::{BufferPool, Listener, Runtime, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -129,6 +130,31 @@ impl Server {
             let outcome = connection.run(&shared).await;
             shared.strike_off(id, &connection, outcome);
         });
+    }
+
+    /// Serves a client that has no handshake and needs none, as the kernel's, in a task of its own.
+    /// The result completes when the connection has ended, and with it all that it had at the
+    /// device. `None` where all places are taken or the server stops: the stream is shut down.
+    ///
+    /// # Panics
+    /// Where there is no such export.
+    pub fn serve_agreed(&self, stream: Rc<dyn Stream>, terms: Agreement) -> Option<Receiver<()>> {
+        let shared = &self.shared;
+        assert!(shared.exports.get(&terms.export).is_some(), "an export that is offered");
+        if shared.place_for_newcomer() != Some(Standing::Served) {
+            stream.shutdown();
+            return None;
+        }
+        let connection = Rc::new(Connection::agreed(stream, terms, shared));
+        let id = shared.enlist(Rc::clone(&connection));
+        let (ended, end) = oneshot();
+        let shared = Rc::clone(shared);
+        drop(self.shared.runtime.spawn(async move {
+            let outcome = connection.run(&shared).await;
+            shared.strike_off(id, &connection, outcome);
+            ended.send(());
+        }));
+        Some(end)
     }
 
     /// Current counters and connections.

@@ -36,6 +36,8 @@ pub struct Serving {
     pub pool: BufferPool,
     pub export: Rc<Export>,
     pub structured_replies: bool,
+    /// As in the agreement.
+    pub resends: bool,
     pub queue: Rc<SendQueue>,
     pub stats: Arc<ConnectionStats>,
     /// When a request was last refused for lack of memory, in a continuing shortage.

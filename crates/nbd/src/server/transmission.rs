@@ -10,7 +10,8 @@
 //! so do the client's later requests; after a timeout it is refused.
 //!
 //! Where the client disconnects while a request waits for space or memory, that one and all after
-//! it are dropped; requests at the device complete.
+//! it are dropped; requests at the device complete. So are, at a stop, the new requests of a client
+//! that sends them again to the next server.
 //!
 //! **Invariants**
 //! - No memory is allocated for a payload before its request was checked and admitted.
@@ -320,6 +321,10 @@ async fn refuse(
     }
     if !link.skip(payload_bytes as usize).await? {
         return Err(TransmissionError::Truncated);
+    }
+    if error == WireError::ShuttingDown && serving.resends {
+        serving.stats.dropped();
+        return Ok(());
     }
     // A refusal is admitted like anything else: a client that only sends nonsense and never reads
     // must not fill the queue.

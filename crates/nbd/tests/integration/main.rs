@@ -9,4 +9,5 @@ mod hostile;
 mod leaving;
 mod moved;
 mod raw;
+mod resending;
 mod simulated;

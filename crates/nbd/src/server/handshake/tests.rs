@@ -79,7 +79,7 @@ fn go_tells_everything_asked_for_and_serves() {
     let (next, answer) = story.option(opt::STRUCTURED_REPLY, b"");
     assert_eq!((next, kinds(&answer)), (Next::Continue, vec![rep::ACK]));
     let (next, answer) = story.query(opt::GO, "hv1", &[info::NAME, info::DESCRIPTION]);
-    let agreement = Agreement { export: "hv1".into(), structured_replies: true };
+    let agreement = Agreement { export: "hv1".into(), structured_replies: true, resends: false };
     assert_eq!(next, Next::Serve(agreement));
     let replies = replies(&answer);
     let infos: Vec<_> = replies[..4].iter().map(|(_, data)| Info::decode(data).unwrap()).collect();
