@@ -14,6 +14,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
 const EBUSY: i32 = 16;
 /// How long a device's node may take to come, and a server that was killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -179,12 +181,20 @@ impl Devices {
         self.order(ControlCommand::Stop, "stop", number, 0, &mut [])
     }
 
-    /// Frees the number, when nobody has the character device open.
+    /// Frees the number as soon as nobody has the character device open. A ring of its server may
+    /// keep it for a while (before Linux 6.13), which only older kernels wait for here.
     ///
     /// # Errors
     /// Where the driver refuses.
     pub fn delete(&mut self, number: u32) -> Result<(), DriverError> {
-        self.order(ControlCommand::Delete, "remove", number, 0, &mut [])
+        match self.order(ControlCommand::DeleteLater, "remove", number, 0, &mut []) {
+            Err(DriverError::Refused { error, .. })
+                if matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP)) =>
+            {
+                self.order(ControlCommand::Delete, "remove", number, 0, &mut [])
+            }
+            ended => ended,
+        }
     }
 
     fn order(

@@ -119,13 +119,16 @@ impl BlockDevices {
                 return Err(error);
             }
         };
-        let start = move || match is_taken {
-            true => Ok(Devices::open()?.end_recovery(number)?),
-            false => Ok(Devices::open()?.start(number)?),
+        let link = shown.link.clone();
+        let start = move || {
+            // Before udev is told of the device, which asks for its names.
+            names::link(&link, &names::node(number))?;
+            match is_taken {
+                true => Ok(Devices::open()?.end_recovery(number)?),
+                false => Ok(Devices::open()?.start(number)?),
+            }
         };
         self.ask(start).await?;
-        let (link, target) = (shown.link.clone(), names::node(number));
-        self.ask(move || names::link(&link, &target)).await?;
         self.tell_of(&shown, is_taken);
         self.shown.borrow_mut().push(shown);
         Ok(())

@@ -21,7 +21,10 @@ pub enum ControlCommand {
     Information,
     /// Makes a device of this information, and completes it.
     Add,
+    /// Removes a device; ends when nobody has its character device open.
     Delete,
+    /// The same without waiting for that (Linux 6.9).
+    DeleteLater,
     SetParameters,
     /// Shows the block device, for the process whose number is the data; ends when each tag has
     /// been asked for a request.
@@ -51,6 +54,7 @@ impl ControlCommand {
             Self::StartRecovery => (READ_WRITE, 0x10),
             Self::EndRecovery => (READ_WRITE, 0x11),
             Self::Features => (READ, 0x13),
+            Self::DeleteLater => (READ, 0x14),
             Self::UpdateSize => (READ_WRITE, 0x15),
             Self::Quiesce => (READ_WRITE, 0x16),
         };

@@ -156,6 +156,17 @@ fn at_boot(play: &mut Play) -> Result<()> {
     let mut machine = play.boot(&[])?;
     ends_its_boot(&mut machine)?;
     machine.ok("systemctl disable hv0-nbd0.service || :")?;
+    machine.ok(&format!("pvcreate -qy {LINK} && vgcreate -qy above {LINK}"))?;
+    machine.ok("lvcreate -qy -n files -l 100%FREE above && mkfs.ext4 -q /dev/above/files")?;
+    let answer = machine.run("headpond export remove hv0 ublk")?;
+    ensure!(answer.code == 4 && answer.out.contains("below dm-"), "{}", answer.out);
+    let begun = Instant::now();
+    machine.ok(&format!("vgremove -qfy above && pvremove -qy {LINK}"))?;
+    // Removed and shown again, without waiting for what holds the character device.
+    machine.ok("udevadm settle && headpond export remove hv0 ublk")?;
+    machine.ok("headpond export add hv0 ublk && udevadm settle")?;
+    let took = begun.elapsed().as_secs_f64();
+    ensure!(took < 20.0, "the removal took {took:.0} s");
     machine.ok(&format!("mkfs.ext4 -q -F {LINK} && mount {LINK} {PLACE}"))?;
     machine.ok(&format!("echo kept >{PLACE}/kept && umount {PLACE}"))?;
     let options = "_netdev,x-systemd.requires=headpond@hv0.service";
