@@ -88,7 +88,7 @@ mod tests {
 
     fn description() -> Description {
         let text = include_str!("../tests/fixtures/description-2026-11.toml");
-        let text = format!("{text}\n[[export]]\nnbd = \"unix:/run/hv0.sock\"\n");
+        let text = format!("{text}\n[[export]]\naddress = \"unix:/run/hv0.sock\"\n");
         Description::parse(&text).unwrap()
     }
 
