@@ -168,7 +168,7 @@ impl Data {
         threads::start(&server, options.threads).context("cannot start a thread")?;
         let listeners = listen(places, &ring, &description)?;
         let lost = lost(places, &description.name, options.tolerance);
-        let block_devices = BlockDevices::new(&runtime, &ring, events, lost.is_some());
+        let block_devices = BlockDevices::new(&runtime, &ring, events, lost);
         let pulse = Arc::new(Pulse::new());
         let recording = Rc::new(Recording::new(watched, description.name.clone()));
         let samples = Rc::new(Recording::new(looked_at, description.name.clone()));

@@ -204,9 +204,9 @@ impl ControlService {
     fn served_exports(&self) -> Vec<String> {
         let listened = self.listeners.iter().map(|listener| listener.address());
         let described = self.volume.description().exports.into_iter();
-        let shown = described.map(|export| export.address).filter(|address| {
-            address.starts_with("ublk") && !self.block_devices.status().is_empty()
-        });
+        let shown = described
+            .map(|export| export.address)
+            .filter(|address| address.starts_with("ublk") && self.block_devices.is_any_shown());
         listened.chain(shown).chain(self.attachments.paths()).collect()
     }
 

@@ -7,16 +7,13 @@ use crate::features::{Features, Flags};
 use crate::information::Information;
 use crate::parameters::{Parameters, Shape};
 use headpond_uring::ublk::{Control, ControlCommand, ControlError};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
-const EBUSY: i32 = 16;
 /// How long a device's node may take to come, and a server that was killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -78,7 +75,7 @@ impl Devices {
         let mut bytes = [0; Information::BYTES];
         match self.control.command(ControlCommand::Information, number, 0, &mut bytes) {
             Ok(()) => Ok(Some(Information::decode(&bytes))),
-            Err(error) if error.raw_os_error() == Some(ENODEV) => Ok(None),
+            Err(error) if is(&error, Errno::NODEV) => Ok(None),
             Err(error) => Err(DriverError::Refused { what: "tell of", number, error }),
         }
     }
@@ -148,7 +145,7 @@ impl Devices {
         loop {
             match self.order(ControlCommand::StartRecovery, "take over", number, 0, &mut []) {
                 Err(DriverError::Refused { error, .. })
-                    if error.raw_os_error() == Some(EBUSY) && begun.elapsed() < PATIENCE =>
+                    if is(&error, Errno::BUSY) && begun.elapsed() < PATIENCE =>
                 {
                     sleep(PAUSE);
                 }
@@ -189,7 +186,7 @@ impl Devices {
     pub fn delete(&mut self, number: u32) -> Result<(), DriverError> {
         match self.order(ControlCommand::DeleteLater, "remove", number, 0, &mut []) {
             Err(DriverError::Refused { error, .. })
-                if matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP)) =>
+                if is(&error, Errno::INVAL) || is(&error, Errno::OPNOTSUPP) =>
             {
                 self.order(ControlCommand::Delete, "remove", number, 0, &mut [])
             }
@@ -214,6 +211,10 @@ fn this_process() -> u64 {
     std::process::id().into()
 }
 
+fn is(error: &io::Error, errno: Errno) -> bool {
+    Errno::from_io_error(error) == Some(errno)
+}
+
 fn is_passing(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(EBUSY)
+    is(error, Errno::NOENT) || is(error, Errno::BUSY)
 }

@@ -108,7 +108,7 @@ impl<Q: Queue> Serving<Q> {
             Ok(request) => request,
             Err(errno) => {
                 add(&self.service.errors, 1);
-                return (-errno, 0);
+                return (-errno.raw_os_error(), 0);
             }
         };
         let (kind, bytes) = (request.kind, request.range.len());

@@ -49,8 +49,8 @@ pub struct BlockDevices {
     runtime: Runtime,
     ring: Ring,
     events: Events,
-    /// Whether the daemon before this one has lost writes that it had acknowledged.
-    has_lost_writes: bool,
+    /// Why writes may be lost that the daemon before this one had acknowledged, if they may.
+    lost: Option<&'static str>,
     shown: RefCell<Vec<Rc<Shown>>>,
 }
 
@@ -74,9 +74,14 @@ struct Shown {
 }
 
 impl BlockDevices {
-    pub fn new(runtime: &Runtime, ring: &Ring, events: &Events, has_lost_writes: bool) -> Self {
+    pub fn new(
+        runtime: &Runtime,
+        ring: &Ring,
+        events: &Events,
+        lost: Option<&'static str>,
+    ) -> Self {
         let (runtime, ring, events) = (runtime.clone(), ring.clone(), events.clone());
-        Self { runtime, ring, events, has_lost_writes, shown: RefCell::default() }
+        Self { runtime, ring, events, lost, shown: RefCell::default() }
     }
 
     /// Shows a device, or takes over the one that an earlier daemon has left.
@@ -87,38 +92,40 @@ impl BlockDevices {
         let tag = tag_of(source.uuid);
         let link = names::path(&source.volume, source.core.as_deref());
         let left = self.ask(move || left_of(tag)).await?;
-        let parameters = Parameters::of(source.device.geometry(), &shape);
-        let taken = match left {
-            Some(left) if self.has_lost_writes => {
-                self.give_up(&link, left).await?;
-                None
-            }
-            Some(left) => {
+        match (left, self.lost) {
+            (Some(left), None) => {
                 let number = left.number;
                 self.ask(move || Ok(Devices::open()?.begin_recovery(number)?)).await?;
-                Some(left)
+                return self.start(source, left, link, true).await;
             }
-            None => None,
-        };
-        let is_taken = taken.is_some();
-        let information = match taken {
-            Some(left) => left,
-            None => {
-                let add = move || Ok(Devices::open()?.add(None, &shape, tag, &parameters)?);
-                self.ask(add).await?
-            }
-        };
+            (Some(left), Some(why)) => self.give_up(&link, left, why).await?,
+            (None, _) => {}
+        }
+        let parameters = Parameters::of(source.device.geometry(), &shape);
+        let add = move || Ok(Devices::open()?.add(None, &shape, tag, &parameters)?);
+        let made = self.ask(add).await?;
+        let (number, named) = (made.number, link.clone());
+        let started = self.start(source, made, link, false).await;
+        if started.is_err() {
+            let withdraw = move || {
+                names::unlink(&named, number);
+                remove(number)
+            };
+            let _ = self.ask(withdraw).await;
+        }
+        started
+    }
+
+    /// Serves a device, and has the kernel show it, or go on with it.
+    async fn start(
+        &self,
+        source: Source,
+        information: Information,
+        link: PathBuf,
+        is_taken: bool,
+    ) -> Result<()> {
         let number = information.number;
-        let shown = self.serve(source, information, link);
-        let shown = match shown.await {
-            Ok(shown) => shown,
-            Err(error) => {
-                if !is_taken {
-                    let _ = self.ask(move || Ok(Devices::open()?.delete(number)?)).await;
-                }
-                return Err(error);
-            }
-        };
+        let shown = self.serve(source, information, link).await?;
         let link = shown.link.clone();
         let start = move || {
             // Before udev is told of the device, which asks for its names.
@@ -176,11 +183,10 @@ impl BlockDevices {
     }
 
     /// Removes a device whose users would miss writes.
-    async fn give_up(&self, link: &Path, left: Information) -> Result<()> {
+    async fn give_up(&self, link: &Path, left: Information, why: &str) -> Result<()> {
         let (number, node) = (left.number, names::node(left.number));
         let text = format!(
-            "{} ({}) is removed: the daemon before this one had acknowledged writes in its memory \
-             alone; users get errors until they open the new device",
+            "{} ({}) is removed: {why}; users get errors until they open the new device",
             node.display(),
             link.display()
         );
@@ -301,6 +307,10 @@ impl BlockDevices {
             Ok(answer) => answer,
             Err(_) => Err(anyhow!("the ublk driver has not answered within {DRIVER_TIME:?}")),
         }
+    }
+
+    pub fn is_any_shown(&self) -> bool {
+        !self.shown.borrow().is_empty()
     }
 
     pub fn status(&self) -> Vec<BlockDeviceStatus> {

@@ -37,8 +37,10 @@ pub fn without_opening(node: &Path) -> Vec<User> {
     let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mounts = text.lines().filter_map(|line| {
         let (source, rest) = line.split_once(' ')?;
-        let is_its = fs::canonicalize(source).is_ok_and(|source| source == node);
-        is_its.then(|| User::Mount(rest.split(' ').next().unwrap_or_default().into()))
+        // Others may be anything, and on a server that hangs.
+        let is_its = |source| fs::canonicalize(source).is_ok_and(|source| source == node);
+        (source.starts_with("/dev/") && is_its(source))
+            .then(|| User::Mount(rest.split(' ').next().unwrap_or_default().into()))
     });
     let name = node.file_name().unwrap_or_default();
     let holders = fs::read_dir(Path::new("/sys/block").join(name).join("holders"));
@@ -53,7 +55,10 @@ pub fn of(node: &Path) -> Vec<User> {
     let mut users: Vec<User> = facts.mounted_at.into_iter().map(User::Mount).collect();
     users.extend(facts.swap.then_some(User::Swap));
     users.extend(facts.holders.into_iter().map(User::Device));
-    users.extend(processes(node));
+    if users.is_empty() {
+        // Of all processes: only where nothing else has told that it is used.
+        users.extend(processes(node));
+    }
     if users.is_empty() && facts.claimed {
         users.push(User::Someone);
     }
