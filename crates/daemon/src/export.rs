@@ -19,8 +19,8 @@ pub enum Address {
 
 /// One thread serves them.
 const QUEUES_MAX: u16 = 16;
-const FORMS: &str = "write unix:PATH or tcp:HOST:PORT for NBD, or ublk[:queues=N,depth=N,io=SIZE] \
-                     for a block device";
+const FORMS: &str = "write unix:PATH or tcp:HOST:PORT for NBD, or ublk[:queues=N,depth=N,io=SIZE,\
+                     read-only] for a block device";
 
 /// Reads the address of an export.
 ///
@@ -98,6 +98,10 @@ fn shape(address: &str, settings: &str) -> Result<Shape> {
             Some(("io", size)) => size.parse::<Size>().is_ok_and(|size| {
                 u32::try_from(size.bytes()).map(|bytes| shape.io_bytes_max = bytes).is_ok()
             }),
+            None if setting == "read-only" => {
+                shape.is_read_only = true;
+                true
+            }
             _ => false,
         };
         if !is_read {
@@ -126,10 +130,19 @@ mod tests {
         assert_eq!(of("ublk").unwrap(), Address::Ublk(Shape::default()));
         let Address::Ublk(shape) = of("ublk:queues=2,io=512K").unwrap() else { panic!("ublk") };
         assert_eq!((shape.queues, shape.depth, shape.io_bytes_max), (2, 128, 512 << 10));
+        let read_only = Shape { is_read_only: true, depth: 8, ..Shape::default() };
+        assert_eq!(of("ublk:read-only,depth=8").unwrap(), Address::Ublk(read_only));
         let both = ["ublk", "ublk:depth=4"];
         let both = both.map(|it| ExportDescription { address: it.into(), insecure: false });
         assert!(check(&both[..1]).is_ok() && check(&both).is_err());
-        for wrong in ["ublk:", "ublk:queues=0", "ublk:depth=5000", "ublk:io=5", "ublk:width=3"] {
+        for wrong in [
+            "ublk:",
+            "ublk:queues=0",
+            "ublk:depth=5000",
+            "ublk:io=5",
+            "ublk:width=3",
+            "ublk:read-only=1",
+        ] {
             let error = of(wrong).unwrap_err().to_string();
             assert!(error.starts_with(wrong), "{error}");
         }

@@ -17,7 +17,7 @@ impl ControlService {
     pub async fn show_block_devices(&self) -> Result<()> {
         let description = self.volume.description();
         if acknowledges_from_memory(&description) {
-            self.mark_memory().await;
+            self.mark_memory().await?;
         }
         self.follow_exports(&description.exports).await?;
         if !acknowledges_from_memory(&description) {
@@ -69,10 +69,11 @@ impl ControlService {
     }
 
     /// Before writes can be acknowledged in memory alone.
-    pub async fn mark_memory(&self) {
-        if let Err(error) = self.files.mark_memory(self.volume.description().name).await {
-            tracing::warn!("{error:#}: after a kill its block devices must not go on");
-        }
+    ///
+    /// # Errors
+    /// Where that cannot be kept for the next daemon, which must not go on with block devices.
+    pub async fn mark_memory(&self) -> Result<()> {
+        self.files.mark_memory(self.volume.description().name).await
     }
 }
 

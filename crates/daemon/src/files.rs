@@ -2,7 +2,7 @@
 //!
 //! **Invariant**: files are written in the order of the calls.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use headpond_api::place::{Left, Places};
 use headpond_block::LocalFuture;
 use headpond_volume::Description;
@@ -109,7 +109,16 @@ impl Files {
     /// # Errors
     /// Where it cannot be written.
     pub fn mark_memory(&self, name: String) -> LocalFuture<'static, Result<()>> {
-        self.in_turn(move |places| Ok(std::fs::write(places.memory_mark(&name), "")?))
+        self.in_turn(move |places| {
+            let mark = places.memory_mark(&name);
+            std::fs::write(&mark, "").with_context(|| {
+                format!(
+                    "cannot write {}, which keeps for a start after a crash that writes are \
+                     acknowledged in memory alone",
+                    mark.display()
+                )
+            })
+        })
     }
 
     /// Removes that mark, where it is there.

@@ -96,9 +96,7 @@ impl ControlService {
 
     /// Executes a command and answers it.
     pub async fn execute(&self, command: Command) {
-        if may_bring_memory(&command) {
-            self.mark_memory().await;
-        }
+        let brings_memory = may_bring_memory(&command);
         match command {
             Command::Status(reply) => answer(reply, Ok(self.status())),
             Command::Stats(reply) => answer(reply, Ok(self.stats())),
@@ -108,7 +106,8 @@ impl ControlService {
             }
             Command::Set(body, reply) => {
                 let work = body.flush.then_some("set --flush");
-                self.run(work, reply, self.set(&body)).await;
+                let set = self.marked(brings_memory, self.set(&body));
+                self.run(work, reply, set).await;
             }
             Command::SetExports(body, reply) => {
                 self.run(None, reply, self.set_exports(body)).await;
@@ -127,13 +126,15 @@ impl ControlService {
                 self.run(Some("cache scrub"), reply, self.scrub_cache()).await;
             }
             Command::AttachCache(body, reply) => {
-                self.run(Some("cache attach"), reply, self.attach(&body)).await;
+                let attach = self.marked(brings_memory, self.attach(&body));
+                self.run(Some("cache attach"), reply, attach).await;
             }
             Command::DetachCache(body, reply) => {
                 self.run(Some("cache detach"), reply, self.detach(&body)).await;
             }
             Command::ReplaceCache(body, reply) => {
-                self.run(Some("cache replace"), reply, self.replace(&body)).await;
+                let replace = self.marked(brings_memory, self.replace(&body));
+                self.run(Some("cache replace"), reply, replace).await;
             }
             Command::ResizeCache(body, reply) => {
                 self.run(Some("cache resize"), reply, self.resize(body.size)).await;
@@ -142,13 +143,15 @@ impl ControlService {
                 self.run(Some("cache purge"), reply, self.purge(&body)).await;
             }
             Command::AddCore(body, reply) => {
-                self.run(Some("core add"), reply, self.add_core(&body)).await;
+                let add = self.marked(brings_memory, self.add_core(&body));
+                self.run(Some("core add"), reply, add).await;
             }
             Command::RemoveCore(body, reply) => {
                 self.run(Some("core remove"), reply, self.remove_core(&body)).await;
             }
             Command::Array(command, reply) => {
-                self.run(Some("array"), reply, self.change_array(&command)).await;
+                let change = self.marked(brings_memory, self.change_array(&command));
+                self.run(Some("array"), reply, change).await;
             }
             Command::StartRecording(body, reply) => {
                 self.run(Some("trace record"), reply, self.recording.start(body)).await;
@@ -173,6 +176,18 @@ impl ControlService {
         }
         let _work = work.map(|what| self.work.begin(what));
         answer(reply, doing.await);
+    }
+
+    /// Does what may bring writes that are acknowledged in memory alone, once that is kept.
+    async fn marked<A>(
+        &self,
+        brings_memory: bool,
+        doing: impl Future<Output = Result<A>>,
+    ) -> Result<A> {
+        if brings_memory {
+            self.mark_memory().await?;
+        }
+        doing.await
     }
 
     /// Saves the present description, on the members and in its file.

@@ -169,6 +169,17 @@ impl Devices {
         self.order(ControlCommand::UpdateSize, "resize", number, size_bytes / 512, &mut [])
     }
 
+    /// Requests that come wait for the next server, and those of this one are answered, if that
+    /// takes no longer than its users may wait. An error is not without effect: the device takes no
+    /// more requests, and its server has to end.
+    ///
+    /// # Errors
+    /// Where the driver refuses, or one takes longer.
+    pub fn quiesce(&mut self, number: u32) -> Result<(), DriverError> {
+        let time = PATIENCE.as_millis() as u64;
+        self.order(ControlCommand::Quiesce, "quiesce", number, time, &mut [])
+    }
+
     /// Removes the block device, when what is in flight is answered; requests without a server
     /// fail.
     ///

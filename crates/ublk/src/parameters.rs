@@ -17,18 +17,19 @@ const DISCARD: u32 = 1 << 1;
 /// A page: block sizes above it are not for the kernel.
 const PAGE_BYTES: u32 = 4096;
 
-/// How requests reach the server.
+/// How requests reach the server, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub queues: u16,
     /// Requests of one queue at a time.
     pub depth: u16,
     pub io_bytes_max: u32,
+    pub is_read_only: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { queues: 1, depth: 128, io_bytes_max: 1 << 20 }
+        Self { queues: 1, depth: 128, io_bytes_max: 1 << 20, is_read_only: false }
     }
 }
 
@@ -67,7 +68,7 @@ impl Parameters {
             stripe_bytes: geometry.stripe.map(|stripe| stripe.width_bytes),
             io_bytes_max: shape.io_bytes_max,
             is_rotational: geometry.rotational,
-            is_read_only: false,
+            is_read_only: shape.is_read_only,
         }
     }
 
@@ -139,6 +140,13 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_read_only_says_so() {
+        let shape = Shape { is_read_only: true, ..Shape::default() };
+        let bytes = Parameters::of(&Geometry::of_size(1 << 30), &shape).encode();
+        assert_eq!(long(&bytes, 8), VOLATILE_CACHE | FUA | READ_ONLY);
+    }
+
+    #[test]
     fn optimal_size_is_the_stripe_where_that_is_a_power_of_two() {
         let stripe = |stripe_bytes| Parameters { stripe_bytes: Some(stripe_bytes), ..parameters() };
         assert_eq!(stripe(256 << 10).encode()[14], 18);
@@ -147,7 +155,9 @@ mod tests {
 
     #[test]
     fn shapes_that_the_driver_refuses_are_not_possible() {
-        let of = |queues, depth, io_bytes_max| Shape { queues, depth, io_bytes_max }.is_possible();
+        let of = |queues, depth, io_bytes_max| {
+            Shape { queues, depth, io_bytes_max, ..Shape::default() }.is_possible()
+        };
         assert!(Shape::default().is_possible() && of(4, 4096, IO_BYTES_MAX));
         assert!(!of(0, 128, 4096) && !of(1, 0, 4096) && !of(1, 4097, 4096));
         assert!(!of(1, 1, 512) && !of(1, 1, 6000) && !of(1, 1, 64 << 20));

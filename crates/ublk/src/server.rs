@@ -4,6 +4,7 @@ use crate::memory::Memory;
 use crate::request::{request, result};
 use headpond_block::{BlockDevice, Buffer, RequestKind, Runtime, Submission};
 use headpond_uring::ublk;
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
@@ -53,10 +54,20 @@ pub struct Service {
     pub written_bytes: Cell<u64>,
     pub errors: Cell<u64>,
     pub in_flight: Cell<u64>,
+    /// Whatever writes is refused.
+    is_read_only: bool,
     is_left: Cell<bool>,
 }
 
 impl Service {
+    pub fn new(is_read_only: bool) -> Self {
+        Self { is_read_only, ..Self::default() }
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
     /// From now on requests are left to the next server: they are neither carried out nor answered.
     pub fn leave(&self) {
         self.is_left.set(true);
@@ -105,6 +116,10 @@ impl<Q: Queue> Serving<Q> {
     /// The answer, and how much of the memory has the data of a read.
     async fn carry_out(&self, tag: u16, memory: &Buffer) -> (i32, usize) {
         let request = match request(&self.queue.descriptor(tag), memory) {
+            Ok(request) if self.service.is_read_only && request.is_mutation() => {
+                add(&self.service.errors, 1);
+                return (-Errno::ROFS.raw_os_error(), 0);
+            }
             Ok(request) => request,
             Err(errno) => {
                 add(&self.service.errors, 1);

@@ -327,3 +327,23 @@ fn requests_of_other_kinds_and_errors_reach_both_sides() {
     })
     .unwrap_or_else(|stalled| panic!("{stalled}"));
 }
+
+#[test]
+fn what_writes_to_a_device_that_is_read_only_is_refused() {
+    run(1, |runtime, _| async move {
+        let driver = Rc::new(RefCell::new(Driver::default()));
+        let ram = Rc::new(RamDevice::new("ram", BLOCKS * BLOCK));
+        let service = Rc::new(Service::new(true));
+        let twin = Twin::next_server(&driver);
+        serve(&runtime, twin, ram, IO_BYTES_MAX, Rc::clone(&service));
+        let block = |byte| vec![byte; BLOCK as usize];
+        for kind in [RequestKind::Write, RequestKind::WriteZeroes, RequestKind::Discard] {
+            assert_eq!(ask(&driver, kind, 2, block(7)).await.0, -30);
+        }
+        assert_eq!(ask(&driver, RequestKind::Flush, 0, Vec::new()).await.0, 0);
+        assert_eq!(ask(&driver, RequestKind::Read, 2, block(9)).await, (BLOCK as i32, block(0)));
+        assert_eq!(service.errors.get(), 3);
+        driver.borrow_mut().is_removed = true;
+    })
+    .unwrap_or_else(|stalled| panic!("{stalled}"));
+}

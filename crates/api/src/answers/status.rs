@@ -131,6 +131,7 @@ pub struct BlockDeviceStatus {
     /// Requests of a queue at a time.
     pub depth: u16,
     pub io_bytes_max: u32,
+    pub is_read_only: bool,
     /// Mounts, devices above it, processes; seen every few seconds.
     pub used_by: Vec<String>,
     pub requests: u64,

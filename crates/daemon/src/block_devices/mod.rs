@@ -26,7 +26,7 @@ use headpond_api::answers::BlockDeviceStatus;
 use headpond_api::events::{Event, EventKind, Severity};
 use headpond_api::outcome::Failure;
 use headpond_block::{BlockDevice, Runtime};
-use headpond_ublk::{Devices, Information, Parameters, Service, Shape, State, serve};
+use headpond_ublk::{Devices, Flags, Information, Parameters, Service, Shape, State, serve};
 use headpond_uring::Ring;
 use headpond_uring::ublk::{Queue, serve_during_reclaim};
 use std::cell::{Cell, RefCell};
@@ -96,7 +96,7 @@ impl BlockDevices {
             (Some(left), None) => {
                 let number = left.number;
                 self.ask(move || Ok(Devices::open()?.begin_recovery(number)?)).await?;
-                return self.start(source, left, link, true).await;
+                return self.start(source, left, shape, (link, true)).await;
             }
             (Some(left), Some(why)) => self.give_up(&link, left, why).await?,
             (None, _) => {}
@@ -105,7 +105,7 @@ impl BlockDevices {
         let add = move || Ok(Devices::open()?.add(None, &shape, tag, &parameters)?);
         let made = self.ask(add).await?;
         let (number, named) = (made.number, link.clone());
-        let started = self.start(source, made, link, false).await;
+        let started = self.start(source, made, shape, (link, false)).await;
         if started.is_err() {
             let withdraw = move || {
                 names::unlink(&named, number);
@@ -121,11 +121,12 @@ impl BlockDevices {
         &self,
         source: Source,
         information: Information,
-        link: PathBuf,
-        is_taken: bool,
+        shape: Shape,
+        (link, is_taken): (PathBuf, bool),
     ) -> Result<()> {
         let number = information.number;
-        let shown = self.serve(source, information, link).await?;
+        let service = Rc::new(Service::new(shape.is_read_only));
+        let shown = self.serve(source, information, service, link).await?;
         let link = shown.link.clone();
         let start = move || {
             // Before udev is told of the device, which asks for its names.
@@ -146,11 +147,11 @@ impl BlockDevices {
         &self,
         source: Source,
         information: Information,
+        service: Rc<Service>,
         link: PathBuf,
     ) -> Result<Rc<Shown>> {
         let number = information.number;
         let file: OwnedFd = self.ask(move || Ok(Devices::character_device(number)?)).await?;
-        let service = Rc::new(Service::default());
         if let Err(error) = serve_during_reclaim() {
             tracing::warn!(
                 "short of memory, {} might wait for itself: this thread cannot be told from \
@@ -280,6 +281,14 @@ impl BlockDevices {
     }
 
     async fn leave(&self, shown: &Shown) -> Result<()> {
+        let number = shown.information.number;
+        let quiesce = move || Ok(Devices::open()?.quiesce(number)?);
+        if shown.information.flags.contains(Flags::QUIESCE)
+            && let Err(error) = self.ask(quiesce).await
+        {
+            // It takes no more requests; what it has given to this server is left below.
+            tracing::warn!("{error:#}");
+        }
         shown.service.leave();
         while shown.service.in_flight.get() > 0 {
             self.runtime.sleep(PAUSE).await;
@@ -334,6 +343,7 @@ impl Shown {
             queues: information.queues,
             depth: information.depth,
             io_bytes_max: information.io_bytes_max,
+            is_read_only: service.is_read_only(),
             used_by: self.users.borrow().iter().map(User::to_string).collect(),
             requests: service.requests.get(),
             read_bytes: service.read_bytes.get(),

@@ -190,8 +190,9 @@ pub struct CreateArgs {
     /// volume: 100 to 60000, or 0 for none.
     #[arg(long, value_name = "MS", default_value_t = HEARTBEAT_MS_DEFAULT)]
     pub heartbeat_ms: u32,
-    /// Where to serve: unix:PATH or tcp:HOST:PORT over NBD, ublk[:queues=N,depth=N,io=SIZE] as a
-    /// block device of the kernel, /dev/headpond/NAME; may be given several times.
+    /// Where to serve: unix:PATH or tcp:HOST:PORT over NBD, or
+    /// ublk[:queues=N,depth=N,io=SIZE,read-only] as a block device of the kernel,
+    /// /dev/headpond/NAME; may be given several times.
     #[arg(long = "export", value_name = "ADDRESS")]
     pub exports: Vec<String>,
     /// Serve on TCP addresses that other machines can reach, without encryption or authentication.

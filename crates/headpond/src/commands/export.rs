@@ -48,7 +48,7 @@ pub struct ListArgs {
     headpond export add hv0 tcp:10.0.0.7:10809 --insecure     # on a network that is trusted")]
 pub struct AddArgs {
     pub volume: String,
-    /// unix:PATH, tcp:HOST:PORT or ublk[:queues=N,depth=N,io=SIZE].
+    /// unix:PATH, tcp:HOST:PORT or ublk[:queues=N,depth=N,io=SIZE,read-only].
     #[arg(value_name = "ADDRESS")]
     pub address: String,
     /// A TCP address that other machines can reach, without encryption or authentication.

@@ -110,7 +110,8 @@ fn print_block_device(device: &BlockDeviceStatus) {
         false => device.used_by.join(", "),
     };
     let (link, name) = (device.link.display(), device.device.display());
-    println!("  device    {link} is {name}, {users}; {} requests", device.requests);
+    let read_only = if device.is_read_only { "read-only, " } else { "" };
+    println!("  device    {link} is {name}, {read_only}{users}; {} requests", device.requests);
     if device.errors > 0 {
         println!("            {} of them failed", device.errors);
     }

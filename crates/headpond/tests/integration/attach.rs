@@ -73,3 +73,18 @@ fn a_volume_that_is_a_device_is_not_removed_below_it() {
     user.ok(&["destroy", "hv0", "--yes"]);
     assert!(!user.path("hv0.attached.json").exists());
 }
+
+#[test]
+fn memory_that_would_lose_writes_is_not_brought_in_where_that_cannot_be_kept() {
+    let user = User::new();
+    create(&user);
+    let mark = user.path("hv0.memory");
+    fs::create_dir_all(&mark).unwrap();
+    let _daemon = user.serve("hv0");
+    let brings = ["cache", "attach", "hv0", "ram:16M", "--force"];
+    refused(&user, &brings, 1, "hv0.memory, which keeps");
+    assert!(user.status("hv0").cache.is_none());
+    fs::remove_dir(&mark).unwrap();
+    user.ok(&brings);
+    assert!(mark.is_file());
+}

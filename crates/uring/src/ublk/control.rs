@@ -37,8 +37,8 @@ pub enum ControlCommand {
     EndRecovery,
     /// The data is the new size in sectors of 512 bytes (Linux 6.16).
     UpdateSize,
-    /// Ends what the server has not been given, for a planned restart; the data is the time that
-    /// others have, in milliseconds (Linux 6.16).
+    /// Gives its server no more requests, for a planned restart; ends when it has answered those
+    /// that it has, for which the data is the time in milliseconds (Linux 6.16).
     Quiesce,
 }
 
