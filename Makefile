@@ -6,7 +6,7 @@ CARGO ?= cargo
 FUZZ_CHECK = CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 
 .DEFAULT_GOAL := help
-.PHONY: help try test conclusions test-web rig test-ceph bench fmt lint fuzz
+.PHONY: help try test conclusions test-web rig rig-long test-ceph bench fmt lint fuzz
 
 help: ## list these goals
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,9 +27,14 @@ test-web: ## look at every kind of page in a browser, wide and narrow (installs 
 	@scripts/setup --web
 	@$(CARGO) test --quiet --package headpond --test integration -- pages:: the_demo_goes
 
-rig: ## boot a virtual machine with late, missing and shuffled disks, and cut its power (15 minutes)
+rig: ## boot a virtual machine with late, missing and shuffled disks, kills and power cuts (half an hour)
 	@scripts/setup --rig
 	@$(CARGO) xtask rig
+
+KILLS ?= 50
+rig-long: ## kill the daemon KILLS times below each kind of mounted file system; goes on where it was
+	@scripts/setup --rig
+	@$(CARGO) xtask rig --kills $(KILLS)
 
 test-ceph: ## start a Ceph cluster here and break it under volumes on its images (half an hour)
 	@scripts/setup --ceph

@@ -4,7 +4,8 @@
 //! 2. The first boot makes the volumes; each further scenario begins with copies of its disks
 //!    ([`disks`]).
 //! 3. A scenario boots machines ([`machine`]), looks at what they have come to ([`volume`]), and
-//!    shuts them down or cuts their power ([`scenarios`]).
+//!    shuts them down or cuts their power ([`scenarios`]);
+//!    or, in the long run, the daemon is killed so many times ([`long`]).
 //! 4. What failed and what was skipped, by name, a table of the time, and
 //!    `N passed, N failed, N skipped`.
 //!
@@ -17,6 +18,7 @@
 
 mod disks;
 mod image;
+mod long;
 mod machine;
 pub(crate) mod random;
 mod scenarios;
@@ -44,6 +46,10 @@ pub struct Options {
     /// The `headpond` to be tested, in place of one that is built now.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// In place of the scenarios: kills of the daemon below each kind of file system until there
+    /// were so many. What an earlier call with the same program has counted is kept.
+    #[arg(long, conflicts_with = "scenarios")]
+    kills: Option<u32>,
     /// Only these scenarios, by parts of their names; the first boot is always made.
     scenarios: Vec<String>,
 }
@@ -59,19 +65,26 @@ pub fn run(workspace: &Path, options: &Options) -> Result<bool> {
     let folder = target.join("rig");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let mut rows = Vec::new();
-    let mut made = || -> Result<Image, NoImage> {
+    let mut made = || -> Result<(Image, PathBuf), NoImage> {
         image::check_tools()?;
         let program = match &options.program {
             Some(program) => program.clone(),
             None => timed(&mut rows, "build", || build(workspace, &target))?,
         };
-        timed(&mut rows, "root image", || Image::make(workspace, &folder, &program))
+        let image = timed(&mut rows, "root image", || Image::make(workspace, &folder, &program))?;
+        Ok((image, program))
     };
     match made() {
-        Ok(image) => {
+        Ok((image, program)) => {
             let seed = options.seed.unwrap_or_else(any_seed);
             println!("seed {seed}: `cargo xtask rig --seed {seed}` repeats the order of the disks");
-            run_all(&image, &folder, seed, &names, &mut tally, &mut rows)?;
+            match options.kills {
+                None => run_all(&image, &folder, seed, &names, &mut tally, &mut rows)?,
+                Some(kills) => {
+                    let tested = (&image, &*program);
+                    long::run(tested, &folder, seed, kills, &mut tally, &mut rows)?;
+                }
+            }
         }
         Err(NoImage::Lacking(what)) => {
             names.iter().for_each(|name| tally.skip(format!("{name}: {what}")));

@@ -3,11 +3,13 @@
 mod attached;
 mod block_device;
 mod existing;
+mod outlives;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::disks::{Attached, CACHE, Disks, MEMBERS, MIRROR};
@@ -18,6 +20,8 @@ use super::volume::{
     LONG, Status, becomes_healthy, data_is_right, devices, is_mounted, is_up, load, log,
     nothing_was_replayed, replayed, told_of,
 };
+
+pub use outlives::{Counts, FileSystem};
 
 pub const FIRST: &str = "a volume is made, enabled, mounted by fstab and shut down under load";
 
@@ -43,8 +47,21 @@ pub const SCENARIOS: [Scenario; 9] = [
         name: "a block device outlives its daemon",
         play: block_device::outlives_its_daemon,
     },
-    Scenario { name: "an attached volume outlives its daemon", play: attached::file_system },
+    Scenario {
+        name: "an attached volume outlives its daemon",
+        play: attached::outlives_its_daemon,
+    },
 ];
+
+/// How `hv0` is a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// By the kernel's ublk driver.
+    Ublk,
+    /// By its NBD client.
+    Nbd,
+}
 
 /// What scenarios begin with.
 pub struct Stage<'a> {
@@ -92,18 +109,39 @@ impl<'a> Stage<'a> {
     /// What did not go well.
     pub fn play(&self, scenario: &Scenario) -> Result<()> {
         let number = SCENARIOS.iter().position(|it| it.name == scenario.name).unwrap_or(0);
+        self.on_copies(number as u64, scenario.play)
+    }
+
+    /// One machine of the long run.
+    ///
+    /// # Errors
+    /// What did not go well.
+    pub fn endure(
+        &self,
+        (device, file_system): (Device, FileSystem),
+        number: u64,
+        wanted: (u32, u32),
+    ) -> Result<Counts> {
+        self.on_copies(SCENARIOS.len() as u64 + number, |play| match device {
+            Device::Ublk => block_device::endures(play, file_system, wanted),
+            Device::Nbd => attached::endures(play, file_system, wanted),
+        })
+    }
+
+    /// With copies of the disks of the first boot, and chance of this number.
+    fn on_copies<T>(&self, number: u64, play: impl FnOnce(&mut Play) -> Result<T>) -> Result<T> {
         let folder = self.folder.path().join(number.to_string());
         let disks = self.disks.copied_to(folder.clone())?;
-        let random = Random::new(self.seed.wrapping_mul(1000).wrapping_add(1 + number as u64));
-        let mut play = Play { stage: self, disks, random };
-        let outcome = (scenario.play)(&mut play);
-        let outcome = self.keep_console(&play.disks, &number.to_string(), outcome);
+        let random = Random::new(self.seed.wrapping_mul(1000).wrapping_add(1 + number));
+        let mut chosen = Play { stage: self, disks, random };
+        let outcome = play(&mut chosen);
+        let outcome = self.keep_console(&chosen.disks, &number.to_string(), outcome);
         std::fs::remove_dir_all(&folder)?;
         outcome
     }
 
     /// What the last machine has told is kept where something did not go well.
-    fn keep_console(&self, disks: &Disks, name: &str, outcome: Result<()>) -> Result<()> {
+    fn keep_console<T>(&self, disks: &Disks, name: &str, outcome: Result<T>) -> Result<T> {
         outcome.with_context(|| {
             let console = self.kept.join(format!("console-{name}.txt"));
             match std::fs::copy(disks.folder().join("console"), &console) {

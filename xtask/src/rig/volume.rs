@@ -191,6 +191,27 @@ pub fn log(machine: &mut Machine) -> Result<String> {
     machine.ok("journalctl -q -b -o cat -u headpond@hv0.service")
 }
 
+/// The process that serves `hv0`.
+///
+/// # Errors
+/// When systemd does not tell.
+pub fn daemon(machine: &mut Machine) -> Result<String> {
+    let number = machine.ok("systemctl show -p MainPID --value headpond@hv0.service")?;
+    Ok(number.trim().to_owned())
+}
+
+/// Waits until another process than this one serves `hv0`.
+///
+/// # Errors
+/// When none does.
+pub fn is_served_anew(machine: &mut Machine, before: &str) -> Result<()> {
+    machine.wait_until("another daemon serves it", LONG, |machine| {
+        let is_active = machine.run("systemctl is-active headpond@hv0.service")?.code == 0;
+        let now = daemon(machine)?;
+        Ok(is_active && now != before && now != "0")
+    })
+}
+
 /// Waits until the array is healthy again, by itself.
 ///
 /// # Errors

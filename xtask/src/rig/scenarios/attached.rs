@@ -1,15 +1,17 @@
 //! A volume that is a block device by `headpond attach`: its daemon ends below a file system under
 //! load, which goes on; and where that would lose writes, it gets errors.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
+use super::outlives::{Counts, FileSystem};
 use super::{LONG, Machine, Play};
-use crate::rig::volume::{becomes_healthy, is_mounted, is_up, load, log, replayed};
+use crate::rig::volume::{
+    becomes_healthy, daemon, data_is_right, is_mounted, is_served_anew, is_up, load, log, replayed,
+};
 
+const NODE: &str = "/dev/nbd0";
 const KILLS: u32 = 5;
-/// When each of a row of flushed writes was done, in seconds.
-const PULSES: &str = "/run/rig-pulses";
-const KEPT: &str = "/run/rig-kept";
+const RESTARTS: u32 = 1;
 /// Not by the shell itself, whose folder would keep the file system from being unmounted.
 const FILES: &str = "(mkdir /srv/files && cd /srv/files && \
                      for i in $(seq 40); do head -c $((i * 5000)) /dev/urandom >$i; done && \
@@ -19,37 +21,39 @@ const NO_MODULE: &str = "/etc/modprobe.d/no-nbd.conf";
 /// When the kernel sends requests again, in milliseconds: what the unit lets the daemon set.
 const RESEND: &str = "/sys/block/nbd0/queue/io_timeout";
 
-pub fn file_system(play: &mut Play) -> Result<()> {
+pub fn outlives_its_daemon(play: &mut Play) -> Result<()> {
     let mut machine = play.boot(&[])?;
     is_up(&mut machine)?;
     refused_without_module(&mut machine)?;
     attach(&mut machine, play)?;
-    load(&mut machine)?;
-    let pulse = format!(
-        "while :; do date +%s >/srv/pulse && sync /srv/pulse && date +%s.%N >>{PULSES}; done"
-    );
-    machine.ok(&format!("systemd-run -q --unit=rig-pulse sh -c '{pulse}'"))?;
-    for kill in 1..=KILLS {
-        ended(&mut machine, "systemctl kill -s KILL headpond@hv0.service")
-            .with_context(|| format!("kill {kill} of {KILLS}"))?;
+    for file_system in FileSystem::ALL {
+        let wanted = (KILLS, RESTARTS);
+        file_system.outlives(&mut machine, &mut play.random, NODE, wanted)?;
     }
-    ended(&mut machine, "systemctl restart headpond@hv0.service").context("a planned restart")?;
-    println!("  longest pause of all: {} s", longest_pause(&mut machine, 0)?);
-    machine.ok("systemctl stop rig-pulse.service rig-load.service")?;
-    is_right(&mut machine)?;
-    machine.ok("systemctl stop srv.mount && e2fsck -fn /dev/nbd0 && systemctl start srv.mount")?;
-    load(&mut machine)?;
+    at_boot(&mut machine)?;
     machine.shut_down()?;
     let mut machine = play.boot(&[])?;
     is_up(&mut machine)?;
+    // The daemon's own log: systemd has told of the kills.
     let replayed = replayed(&mut machine)?;
     ensure!(replayed.is_empty(), "after a clean shutdown: {}", replayed.join("; "));
-    machine.ok(SUMS)?;
+    data_is_right(&mut machine)?;
     becomes_healthy(&mut machine)?;
     loses_memory(&mut machine)?;
     // Its console has errors, which it was to have.
     machine.cut();
     Ok(())
+}
+
+/// A file system for the long run.
+pub fn endures(play: &mut Play, file_system: FileSystem, wanted: (u32, u32)) -> Result<Counts> {
+    let mut machine = play.boot(&[])?;
+    is_up(&mut machine)?;
+    machine.ok("systemctl stop srv.mount hv0-nbd0.service && udevadm settle")?;
+    attach(&mut machine, play)?;
+    let counts = file_system.outlives(&mut machine, &mut play.random, NODE, wanted)?;
+    machine.cut();
+    Ok(counts)
 }
 
 /// The client that the guide has first has loaded the module; some kernels load it when they are
@@ -69,67 +73,19 @@ fn attach(machine: &mut Machine, play: &Play) -> Result<()> {
     let unit = &play.stage.image.guide.attach;
     machine.ok(&format!("cat >/etc/systemd/system/hv0-nbd0.service <<'END'\n{unit}END"))?;
     machine.ok("systemctl daemon-reload && systemctl start hv0-nbd0.service")?;
-    machine.ok("mkfs.ext4 -q -F /dev/nbd0 && systemctl start srv.mount")?;
-    is_mounted(machine)?;
     let resend = machine.ok(&format!("cat {RESEND}"))?;
     ensure!(resend.trim() == "3000", "requests are sent again after {resend} ms");
-    machine.ok(FILES)?;
-    let answer = machine.run("headpond detach /dev/nbd0 2>&1")?;
-    ensure!(answer.code == 4 && answer.out.contains("mounted at /srv"), "{}", answer.out);
     Ok(())
 }
 
-/// The daemon ends, and another one goes on: the same device, without an error.
-fn ended(machine: &mut Machine, by: &str) -> Result<()> {
-    let before = daemon(machine)?;
-    let pulses = pulses(machine)?;
-    // Ends of the daemon that are meant do not keep the unit from being started.
-    machine.ok(&format!("systemctl reset-failed headpond@hv0.service; {by}"))?;
-    machine.wait_until("another daemon serves, and writes go on", LONG, |machine| {
-        let is_other = !["0", &before].contains(&&*daemon(machine)?);
-        Ok(is_other && self::pulses(machine)? > pulses + 5)
-    })?;
-    println!("  pause: {} s", longest_pause(machine, pulses)?);
+/// A file system of fstab, with load at the end.
+fn at_boot(machine: &mut Machine) -> Result<()> {
+    machine.ok(&format!("mkfs.ext4 -q -F {NODE} && systemctl start srv.mount"))?;
     is_mounted(machine)?;
-    machine.ok("systemctl is-active rig-load.service rig-pulse.service")?;
-    no_errors(machine)?;
-    machine.ok(SUMS)?;
-    Ok(())
-}
-
-fn daemon(machine: &mut Machine) -> Result<String> {
-    let number = machine.ok("systemctl show -p MainPID --value headpond@hv0.service")?;
-    Ok(number.trim().to_owned())
-}
-
-fn pulses(machine: &mut Machine) -> Result<u64> {
-    let count = machine.ok(&format!("cat {PULSES} 2>/dev/null | wc -l"))?;
-    count.trim().parse().context("a number of lines")
-}
-
-/// From this pulse on.
-fn longest_pause(machine: &mut Machine, since: u64) -> Result<String> {
-    let longest = format!(
-        "NR > {since} + 1 && $1 - last > most {{most = $1 - last}} {{last = $1}} \
-         END {{printf \"%.1f\", most}}"
-    );
-    machine.ok(&format!("awk '{longest}' {PULSES}"))
-}
-
-fn no_errors(machine: &mut Machine) -> Result<()> {
-    let errors = machine.ok(
-        "journalctl -q -b -k -o cat | grep -E 'I/O error|EXT4-fs (error|warning)|Remounting' || :",
-    )?;
-    ensure!(errors.is_empty(), "the kernel tells of {errors}");
-    Ok(())
-}
-
-/// All files that the load has flushed, but for the line that it was writing.
-fn is_right(machine: &mut Machine) -> Result<()> {
-    machine.ok(&format!("sed '$d' {KEPT} >/run/rig-sums && sha256sum --quiet -c /run/rig-sums"))?;
-    let count = machine.ok("wc -l </run/rig-sums")?;
-    println!("  {} flushed files of the load are right", count.trim());
-    Ok(())
+    machine.ok(FILES)?;
+    let answer = machine.run(&format!("headpond detach {NODE} 2>&1"))?;
+    ensure!(answer.code == 4 && answer.out.contains("mounted at /srv"), "{}", answer.out);
+    load(machine)
 }
 
 /// Writes that are acknowledged from memory do not survive their daemon: the device does not go on.
@@ -138,9 +94,9 @@ fn loses_memory(machine: &mut Machine) -> Result<()> {
     machine.ok("date >/srv/last && sync /srv/last")?;
     let before = daemon(machine)?;
     machine.ok("systemctl kill -s KILL headpond@hv0.service")?;
-    machine.wait_until("another daemon has ended the device", LONG, |machine| {
-        let is_other = !["0", &before].contains(&&*daemon(machine)?);
-        Ok(is_other && log(machine)?.contains("/dev/nbd0 was ended"))
+    is_served_anew(machine, &before)?;
+    machine.wait_until("it has ended the device", LONG, |machine| {
+        Ok(log(machine)?.contains("/dev/nbd0 was ended"))
     })?;
     let written = machine.run("date >/srv/after && sync /srv/after")?;
     ensure!(written.code != 0, "a write below which others were lost has succeeded");

@@ -1,43 +1,26 @@
 //! A volume as a block device of the kernel, which outlives its daemon: file systems on it go on
 //! while the daemon is killed and restarted.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use anyhow::{Result, ensure};
 
+use super::outlives::{Counts, FileSystem, PLACE, no_errors};
 use super::{LONG, Machine, Play};
 use crate::rig::volume::{Status, ends_its_boot, is_up};
 
 const LINK: &str = "/dev/headpond/hv0";
-const PLACE: &str = "/mnt";
-const KILLS: usize = 5;
-const RESTARTS: usize = 2;
-/// Reads and writes with checksums, again and again; what overlaps waits, or a check would find
-/// what another request has just written.
-const LOAD: &str = "fio --name=verified --filename=/mnt/verified --size=24M --rw=randrw --bs=4k \
-                    --iodepth=16 --ioengine=io_uring --direct=1 --serialize_overlap=1 \
-                    --verify=crc32c --verify_backlog=256 --verify_fatal=1 --output-format=json";
+const KILLS: u32 = 5;
+const RESTARTS: u32 = 2;
 
 pub fn outlives_its_daemon(play: &mut Play) -> Result<()> {
-    let mut machine = play.boot(&[])?;
-    is_up(&mut machine)?;
-    machine.ok("systemctl stop srv.mount hv0-nbd0.service && sed -i '/nbd0/d' /etc/fstab")?;
-    // What had the disk before is gone: the volume is a block device at once.
-    machine.ok("headpond export add hv0 ublk && udevadm settle")?;
-    for file_system in ["ext4", "xfs"] {
-        let make = if file_system == "ext4" { "mkfs.ext4 -q -F" } else { "mkfs.xfs -q -f" };
-        machine.ok(&format!("{make} {LINK} && mount {LINK} {PLACE}"))?;
-        println!("  {file_system}");
-        under_load(play, &mut machine)?;
-        machine.ok(&format!("umount {PLACE}"))?;
-        let check = if file_system == "ext4" { "e2fsck -fn" } else { "xfs_repair -n" };
-        machine.ok(&format!("{check} {LINK}"))?;
+    let mut machine = show(play)?;
+    for file_system in FileSystem::ALL {
+        let wanted = (KILLS, RESTARTS);
+        file_system.outlives(&mut machine, &mut play.random, LINK, wanted)?;
     }
     refusals(&mut machine)?;
-    let told = machine.ok("dmesg | grep -E 'I/O error|shut.*down due|hung|blocked for' || :")?;
-    ensure!(told.trim().is_empty(), "the kernel told: {told}");
+    no_errors(&mut machine)?;
     from_memory(&mut machine)?;
     reaped(&mut machine)?;
     machine.ok("sync")?;
@@ -45,53 +28,23 @@ pub fn outlives_its_daemon(play: &mut Play) -> Result<()> {
     at_boot(play)
 }
 
-/// Kills and restarts while files are verified.
-fn under_load(play: &mut Play, machine: &mut Machine) -> Result<()> {
-    let node = machine.ok(&format!("readlink {LINK}"))?;
-    machine.ok(&format!(
-        "rm -f /run/enough /run/ended /run/fio.json; (while [ ! -e /run/enough ]; do \
-         {LOAD} >>/run/fio.json; done; echo ended >/run/ended) </dev/null >/dev/null 2>&1 &"
-    ))?;
-    for number in 0..KILLS + RESTARTS {
-        sleep(Duration::from_millis(1000 + play.random.below(4000) as u64));
-        machine.ok("systemctl reset-failed headpond@hv0.service || :")?;
-        let before = served(machine)?;
-        let begun = Instant::now();
-        match number < KILLS {
-            true => machine.ok("systemctl kill --signal=KILL headpond@hv0.service")?,
-            false => machine.ok("systemctl restart headpond@hv0.service")?,
-        };
-        machine.wait_until("another daemon serves it", LONG, |machine| {
-            Ok(machine.run("systemctl is-active headpond@hv0.service")?.code == 0
-                && served(machine).is_ok_and(|now| now != before))
-        })?;
-        println!("  after {:.1} s", begun.elapsed().as_secs_f64());
-        let now = machine.ok(&format!("readlink {LINK}"))?;
-        ensure!(now == node, "it was {node} and is {now}");
-    }
-    machine.ok("touch /run/enough")?;
-    machine.wait_until("the last check has ended", LONG, |machine| {
-        Ok(machine.run("[ -e /run/ended ]")?.code == 0)
-    })?;
-    let told = machine.ok("cat /run/fio.json")?;
-    let passes: Vec<Value> = serde_json::Deserializer::from_str(&told)
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .with_context(|| format!("what fio told is no JSON: {told}"))?;
-    let errors: u64 = passes.iter().filter_map(|pass| pass["jobs"][0]["error"].as_u64()).sum();
-    ensure!(!passes.is_empty() && errors == 0, "fio has failed: {told}");
-    let longest = |kind: &str| {
-        let of = |pass: &Value| pass["jobs"][0][kind]["clat_ns"]["max"].as_f64().unwrap_or(0.0);
-        passes.iter().map(of).fold(0.0, f64::max) / 1e9
-    };
-    let pause = longest("read").max(longest("write"));
-    println!("  {} passes without an error, the longest request took {pause:.1} s", passes.len());
-    Ok(())
+/// A file system for the long run.
+pub fn endures(play: &mut Play, file_system: FileSystem, wanted: (u32, u32)) -> Result<Counts> {
+    let mut machine = show(play)?;
+    let counts = file_system.outlives(&mut machine, &mut play.random, LINK, wanted)?;
+    machine.shut_down()?;
+    Ok(counts)
 }
 
-/// The process that serves the volume.
-fn served(machine: &mut Machine) -> Result<String> {
-    machine.ok("systemctl show --property=MainPID --value headpond@hv0.service")
+/// A machine in which `hv0` is a block device.
+fn show(play: &mut Play) -> Result<Machine> {
+    let mut machine = play.boot(&[])?;
+    is_up(&mut machine)?;
+    machine.ok("systemctl stop srv.mount hv0-nbd0.service && sed -i '/nbd0/d' /etc/fstab")?;
+    machine.ok("systemctl disable -q hv0-nbd0.service || :")?;
+    // What had the disk before is gone: the volume is a block device at once.
+    machine.ok("headpond export add hv0 ublk && udevadm settle")?;
+    Ok(machine)
 }
 
 /// A mounted device is in use, as a connected client is.
@@ -155,7 +108,6 @@ fn from_memory(machine: &mut Machine) -> Result<()> {
 fn at_boot(play: &mut Play) -> Result<()> {
     let mut machine = play.boot(&[])?;
     ends_its_boot(&mut machine)?;
-    machine.ok("systemctl disable hv0-nbd0.service || :")?;
     machine.ok(&format!("pvcreate -qy {LINK} && vgcreate -qy above {LINK}"))?;
     machine.ok("lvcreate -qy -n files -l 100%FREE above && mkfs.ext4 -q /dev/above/files")?;
     let answer = machine.run("headpond export remove hv0 ublk")?;

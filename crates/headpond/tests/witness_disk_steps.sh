@@ -1,0 +1,1 @@
+# The device is the disk itself: nothing is to be done before.
