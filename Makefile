@@ -6,7 +6,7 @@ CARGO ?= cargo
 FUZZ_CHECK = CUSTOM_LIBFUZZER_PATH=/nonexistent/libfuzzer.a
 
 .DEFAULT_GOAL := help
-.PHONY: help try test conclusions test-web rig rig-long test-ceph bench fmt lint fuzz
+.PHONY: help try test conclusions test-web rig rig-long test-ceph deb bench fmt lint fuzz
 
 help: ## list these goals
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ rig-long: ## kill the daemon KILLS times below each kind of mounted file system;
 test-ceph: ## start a Ceph cluster here and break it under volumes on its images (half an hour)
 	@scripts/setup --ceph
 	@$(CARGO) xtask ceph
+
+deb: ## make the Debian package, of a release that is built now; target/debian gets it
+	@scripts/setup --deb
+	@$(CARGO) xtask deb
 
 bench: ## measure the hot paths beside their limits and rivals; writes target/bench.json
 	@scripts/setup --bench

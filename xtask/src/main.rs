@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `bench`, `swarm`, `fuzz`,
-//! `rig`, `ceph`.
+//! `rig`, `ceph`, `deb`.
 //!
 //! What would be a shell script with logic in it is a program here, with unit tests.
 //!
@@ -8,6 +8,7 @@
 
 mod bench;
 mod ceph;
+mod deb;
 mod fuzz;
 mod metadata;
 mod rig;
@@ -46,6 +47,8 @@ enum Chore {
     /// Start a Ceph cluster and break it, or the volumes on its images; measure the speed beside
     /// the bare image.
     Ceph(ceph::Options),
+    /// Make the Debian package.
+    Deb(deb::Options),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&workspace(), &options),
         Chore::Rig(options) => rig::run(&workspace(), &options),
         Chore::Ceph(options) => ceph::run(&workspace(), &options),
+        Chore::Deb(options) => deb::run(&workspace(), &options),
         Chore::Tidy => tidy::run(&workspace()),
     };
     match outcome {

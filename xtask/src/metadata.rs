@@ -23,6 +23,7 @@ pub struct Package {
     /// Where it came from; `None` for a member of the workspace.
     pub source: Option<String>,
     pub dependencies: Vec<Dependency>,
+    manifest_path: PathBuf,
     targets: Vec<Target>,
 }
 
@@ -46,6 +47,16 @@ impl Metadata {
 }
 
 impl Package {
+    /// Its sources.
+    pub fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    }
+
+    /// What has the sources of all crates of its registry; none for a member of the workspace.
+    pub fn folder_of_registry(&self) -> Option<&Path> {
+        self.source.as_ref().and_then(|_| self.folder().parent())
+    }
+
     /// Names of its benchmarks.
     pub fn benches(&self) -> impl Iterator<Item = &str> {
         let benches = self.targets.iter().filter(|target| target.kind.iter().any(|k| k == "bench"));
@@ -95,6 +106,7 @@ pub mod samples {
             license: Some(license.to_owned()),
             source: Some("registry+https://github.com/rust-lang/crates.io-index".to_owned()),
             dependencies: Vec::new(),
+            manifest_path: format!("/registry/{name}/Cargo.toml").into(),
             targets: Vec::new(),
         }
     }

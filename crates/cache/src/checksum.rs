@@ -6,6 +6,11 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
+/// What of this processor computes checksums, for a report.
+pub fn checksum_kernel() -> String {
+    crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Iscsi)
+}
+
 /// The checksum of bytes that come in pieces.
 pub(crate) struct Running(crc_fast::Digest);
 

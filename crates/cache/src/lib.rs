@@ -58,6 +58,7 @@ mod verify_contents;
 
 pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 pub use bypass::{BypassPolicy, BypassReport, BypassShare};
+pub use checksum::checksum_kernel;
 pub use cleaner::FullRateFlush;
 pub use cleaning::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,

@@ -12,10 +12,12 @@ use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
 use crate::commands::drive::DriveCommand;
 use crate::commands::export::ExportCommand;
+use crate::commands::generate::GenerateCommand;
 use crate::commands::lab::LabCommand;
 use crate::commands::label::LabelCommand;
 use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
+use crate::commands::version::VersionArgs;
 use crate::commands::witness::WitnessArgs;
 use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
@@ -90,6 +92,9 @@ pub enum Command {
     #[command(subcommand)]
     Class(ClassCommand),
     Witness(WitnessArgs),
+    Version(VersionArgs),
+    #[command(subcommand, hide = true)]
+    Generate(GenerateCommand),
 }
 
 #[cfg(test)]

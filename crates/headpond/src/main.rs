@@ -10,7 +10,7 @@ mod demo;
 mod device;
 mod interrupt;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use commands::array::ArrayCommand;
 use commands::drive::DriveCommand;
@@ -84,6 +84,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Model(_)
             | Command::Export(ExportCommand::List(_))
             | Command::Class(_)
+            | Command::Version(_)
     ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
         || matches!(command, Command::Set(args) if args.is_printer())
         || matches!(command, Command::Witness(args) if args.is_printer())
@@ -140,6 +141,8 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Model(command) => commands::model::run(command),
         Command::Class(command) => commands::class::run(command),
         Command::Witness(args) => commands::witness::run(args),
+        Command::Version(args) => commands::version::run(args),
+        Command::Generate(command) => commands::generate::run(Cli::command(), command),
     }
 }
 

@@ -38,4 +38,4 @@ mod twin;
 pub use address::{AddressError, ImageAddress};
 pub use device::RbdDevice;
 pub use image::{ImageError, OpenImage, Opener, wait_until_closed};
-pub use library::LibraryError;
+pub use library::{LibraryError, check_library};

@@ -153,6 +153,14 @@ impl Api {
     }
 }
 
+/// Whether this machine has a librbd that can be used; loads it.
+///
+/// # Errors
+/// As [`Api::of_this_machine`].
+pub fn check_library() -> Result<(), LibraryError> {
+    Api::of_this_machine().map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,8 +7,10 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, anyhow};
 use tempfile::{NamedTempFile, TempPath};
 
+use crate::deb;
+
 /// Programs that are called, and their packages in Debian.
-const TOOLS: [(&str, &str); 7] = [
+const TOOLS: [(&str, &str); 8] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("mmdebstrap", "mmdebstrap"),
     ("fakeroot", "fakeroot"),
@@ -16,6 +18,7 @@ const TOOLS: [(&str, &str); 7] = [
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("apt-get", "apt"),
+    ("dh", "debhelper"),
 ];
 const SCRIPT: &str = "rig/boot-vm";
 const GUIDE: &str = "docs/boot.md";
@@ -93,7 +96,12 @@ impl Image {
         let kernel = path_told(&call(Command::new(&script).arg("kernel"))?)?;
         let initrd = NamedTempFile::with_prefix_in("initrd-", folder);
         let initrd = initrd.context("making the initial RAM disk")?.into_temp_path();
-        let packed = call(Command::new(&script).args(["initrd".as_ref(), &*initrd, program]))?;
+        let packages = tempfile::tempdir_in(folder).context("a folder for the package")?;
+        let recipe =
+            deb::Recipe { program, version: Some("1.0-1"), out: packages.path(), is_trial: true };
+        let package = deb::make(workspace, &recipe)?;
+        let of_initrd: [&Path; 4] = ["initrd".as_ref(), &initrd, program, &package];
+        let packed = call(Command::new(&script).args(of_initrd))?;
         if !packed.status.success() {
             return Err(anyhow!("the initial RAM disk: {}", packed.status).into());
         }

@@ -4,6 +4,7 @@ mod attached;
 mod block_device;
 mod existing;
 mod outlives;
+mod package;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ pub struct Scenario {
     play: fn(&mut Play) -> Result<()>,
 }
 
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 10] = [
     Scenario { name: "members in random order, on other buses", play: random_order },
     Scenario { name: "one member is missing, and is there again at the next boot", play: missing },
     Scenario { name: "one member comes 60 s late", play: late_member },
@@ -50,6 +51,10 @@ pub const SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "an attached volume outlives its daemon",
         play: attached::outlives_its_daemon,
+    },
+    Scenario {
+        name: "the package is upgraded below a mounted volume",
+        play: package::is_upgraded_below_a_mount,
     },
 ];
 

@@ -137,6 +137,7 @@ const TABLE: [Arrow; 23] = [
             "headpond-volume",
             "headpond-nbd",
             "headpond-trace",
+            "headpond-ublk",
             "headpond-advise",
             "headpond-whatif",
             "headpond-witness",

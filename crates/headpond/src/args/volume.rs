@@ -498,10 +498,14 @@ pub struct FlushArgs {
 /// clients are connected or a command such as `flush` is in progress.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  headpond stop hv0 --flush\n  headpond stop hv0 --wait\n  headpond stop hv0 --force"
+    after_help = "Examples:\n  headpond stop hv0 --flush\n  headpond stop hv0 --wait\n  headpond stop hv0 --force\n  headpond stop --all"
 )]
 pub struct StopArgs {
-    pub name: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub name: Option<String>,
+    /// Each volume that is served; one that is refused keeps no other from it.
+    #[arg(long)]
+    pub all: bool,
     /// Write all dirty data to the array first.
     #[arg(long)]
     pub flush: bool,

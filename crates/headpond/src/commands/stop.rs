@@ -1,20 +1,44 @@
-//! `headpond stop`.
+//! `headpond stop`: one volume, or all that are served.
 
 use crate::args::StopArgs;
 use crate::commands::waiting;
+use crate::telling::plain;
 use anyhow::Result;
 use headpond_api::client::Client;
 use headpond_api::operations;
-use headpond_api::outcome::Exit;
+use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_api::requests::StopBody;
 
-/// Stops the daemon and waits until the volume is closed.
+/// Stops a daemon, or all, and waits until the volumes are closed.
 ///
 /// # Errors
 /// Where it is not served, is in use, or cannot be stopped cleanly.
 pub fn run(places: &Places, args: &StopArgs) -> Result<Exit> {
-    let client = Client::of(places, &args.name)?;
+    match &args.name {
+        Some(name) => one(&Client::of(places, name)?, name, args)?,
+        None => return Ok(all(places, args)),
+    }
+    Ok(Exit::Ok)
+}
+
+/// The exit code is that of the last volume that was not stopped.
+fn all(places: &Places, args: &StopArgs) -> Exit {
+    let mut exit = Exit::Ok;
+    for name in places.names() {
+        let stopped = Client::of(places, &name).and_then(|client| match client.is_served() {
+            true => one(&client, &name, args),
+            false => Ok(()),
+        });
+        if let Err(error) = stopped {
+            eprintln!("headpond: error: {name}: {}", plain(&told(&error)));
+            exit = Failure::exit_of(&error);
+        }
+    }
+    exit
+}
+
+fn one(client: &Client, name: &str, args: &StopArgs) -> Result<()> {
     // A volatile cache is cleaned before the volume is closed: while it is served, progress can be
     // shown. If the daemon reports none, or the stop is forced, it cleans while it closes.
     let status = client.call(&operations::STATUS).ok();
@@ -23,7 +47,7 @@ pub fn run(places: &Places, args: &StopArgs) -> Result<Exit> {
     let is_memory = !args.force && live.any(|cache| cache.lost_on_power);
     let flush = args.flush || is_memory;
     let body = StopBody { flush, wait: args.wait, force: args.force };
-    waiting::post(&client, &operations::STOP, &body)?;
-    println!("stopped {}", args.name);
-    Ok(Exit::Ok)
+    waiting::post(client, &operations::STOP, &body)?;
+    println!("stopped {name}");
+    Ok(())
 }

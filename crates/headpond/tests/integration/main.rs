@@ -22,6 +22,7 @@ mod existing;
 mod existing_core;
 mod hung_server;
 mod import;
+mod installed;
 mod kill;
 mod lab;
 mod lab_at_once;

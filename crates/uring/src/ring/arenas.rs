@@ -55,6 +55,10 @@ impl Arenas {
         self.takes_parts.get() && parts.iter().all(|part| self.contains(part))
     }
 
+    pub fn has_parts(&self) -> bool {
+        self.takes_parts.get()
+    }
+
     pub fn is_registered(&self) -> bool {
         !self.range.is_empty()
     }

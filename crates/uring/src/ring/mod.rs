@@ -75,6 +75,8 @@ pub struct RingCounters {
     pub has_fixed_buffers: bool,
     /// Whether the kernel refused to register the pool's memory, usually for RLIMIT_MEMLOCK.
     pub fixed_buffers_refused: bool,
+    /// Whether an operation takes several parts of it.
+    pub has_fixed_parts: bool,
     /// Files used by their descriptors because the table was full or refused.
     pub files_refused: u64,
     pub operations: u64,
@@ -165,6 +167,7 @@ impl Ring {
         RingCounters {
             has_fixed_buffers: self.core.arenas.is_registered(),
             fixed_buffers_refused: self.core.arenas.is_refused,
+            has_fixed_parts: self.core.arenas.has_parts(),
             files_refused: self.core.files.refusals(),
             ..self.core.counters.get()
         }
