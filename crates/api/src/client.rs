@@ -1,11 +1,11 @@
 //! Client of a volume's daemon: HTTP and JSON over its control socket.
 
 use crate::answers::Versioned;
-use crate::operations::Operation;
+use crate::operations::{METRICS_PATH, Operation};
 use crate::outcome::Failure;
 use crate::place::Places;
 use crate::refusal::Refusal;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use headpond_volume::check_name;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -66,6 +66,19 @@ impl Client {
         self.send(operation, serde_json::to_vec(body)?.into())
     }
 
+    /// The metrics, as text.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn scrape(&self) -> Result<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (status, answer) = runtime.block_on(self.look(METRICS_PATH))?;
+        match status.is_success() {
+            true => Ok(String::from_utf8(answer.into())?),
+            false => Err(refusal(status, &answer)),
+        }
+    }
+
     fn send<B, A: DeserializeOwned>(&self, to: &Operation<B, A>, body: Bytes) -> Result<A> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (status, answer) = runtime.block_on(async {
@@ -81,10 +94,7 @@ impl Client {
                 .context("the daemon's answer is not understood: does it run another version?")?;
             return Ok(answer.answer);
         }
-        match serde_json::from_slice::<Refusal>(&answer) {
-            Ok(refusal) => Err(refusal.into_error()),
-            Err(_) => bail!("the daemon answered {status}: {}", String::from_utf8_lossy(&answer)),
-        }
+        Err(refusal(status, &answer))
     }
 
     async fn look(&self, path: &str) -> Result<(hyper::StatusCode, Bytes)> {
@@ -138,5 +148,12 @@ impl Client {
             )),
             _ => anyhow::Error::new(error).context(format!("{}", self.socket.display())),
         }
+    }
+}
+
+fn refusal(status: hyper::StatusCode, answer: &[u8]) -> anyhow::Error {
+    match serde_json::from_slice::<Refusal>(answer) {
+        Ok(refusal) => refusal.into_error(),
+        Err(_) => anyhow!("the daemon answered {status}: {}", String::from_utf8_lossy(answer)),
     }
 }

@@ -30,6 +30,8 @@ const WAIT_SECONDS: RangeInclusive<u64> = 0..=86_400;
 const THREADS: RangeInclusive<u32> = 0..=16;
 /// As the machine suggests.
 const AUTO: &str = "auto";
+/// Not at all.
+const OFF: &str = "off";
 
 /// The values that count: of the file, or of the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +48,12 @@ pub struct Config {
     pub log_level: LogLevel,
     /// Executables that run on events.
     pub events_folder: PathBuf,
+    /// Where `metrics --listen` without an address listens.
+    pub metrics_address: Option<String>,
+    /// Whoever asks there has to give what is in it.
+    pub metrics_token_file: Option<PathBuf>,
+    /// A further name by which it is asked there.
+    pub metrics_host: Option<String>,
     pub defaults: SettingDefaults,
 }
 
@@ -67,7 +75,7 @@ pub struct Key {
 }
 
 /// All keys outside of `[defaults]`, in the order in which they are shown.
-pub const KEYS: [Key; 8] = [
+pub const KEYS: [Key; 11] = [
     Key {
         name: "state-folder",
         takes: "an absolute path",
@@ -108,14 +116,14 @@ pub const KEYS: [Key; 8] = [
         takes: "`text` or `json`",
         what: "lines of a daemon's log; `serve --log-format` counts more",
         read: |config, text| put(&mut config.log_format, word(text, "text or json")),
-        show: |config| shown(&config.log_format),
+        show: |config| crate::word(config.log_format),
     },
     Key {
         name: "log-level",
         takes: "`error`, `warn`, `info` or `debug`",
         what: "what a daemon logs, and what is worse; `serve --log-level` counts more",
         read: |config, text| put(&mut config.log_level, word(text, "error, warn, info or debug")),
-        show: |config| shown(&config.log_level),
+        show: |config| crate::word(config.log_level),
     },
     Key {
         name: "events-folder",
@@ -123,6 +131,30 @@ pub const KEYS: [Key; 8] = [
         what: "executables that a daemon of root runs on events; `HEADPOND_EVENTS` counts more",
         read: |config, text| put(&mut config.events_folder, folder(text)),
         show: |config| config.events_folder.display().to_string(),
+    },
+    Key {
+        name: "metrics-address",
+        takes: "`off`, or an address and port such as `127.0.0.1:9949`",
+        what: "where `metrics --listen` listens; other than loopback it needs `metrics-token-file`",
+        read: |config, text| put(&mut config.metrics_address, address(text)),
+        show: |config| config.metrics_address.clone().unwrap_or_else(|| OFF.to_owned()),
+    },
+    Key {
+        name: "metrics-token-file",
+        takes: "`off`, or an absolute path",
+        what: "a file of mode 0600 with the token that scrapes of `metrics-address` need",
+        read: |config, text| put(&mut config.metrics_token_file, optional_file(text)),
+        show: |config| {
+            let file = config.metrics_token_file.as_ref();
+            file.map_or_else(|| OFF.to_owned(), |file| file.display().to_string())
+        },
+    },
+    Key {
+        name: "metrics-host",
+        takes: "`off`, or a name",
+        what: "a name by which scrapes may address it, beside `localhost` and that of the machine",
+        read: |config, text| put(&mut config.metrics_host, host(text)),
+        show: |config| config.metrics_host.clone().unwrap_or_else(|| OFF.to_owned()),
     },
 ];
 
@@ -159,6 +191,9 @@ impl Default for Config {
             log_format: LogFormat::default(),
             log_level: LogLevel::default(),
             events_folder: "/etc/headpond/events.d".into(),
+            metrics_address: None,
+            metrics_token_file: None,
+            metrics_host: None,
             defaults: SettingDefaults::default(),
         }
     }
@@ -205,6 +240,31 @@ fn folder(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+fn optional_file(text: &str) -> Result<Option<PathBuf>, String> {
+    match text {
+        OFF => Ok(None),
+        text => folder(text).map(Some),
+    }
+}
+
+fn host(text: &str) -> Result<Option<String>, String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    match text {
+        OFF => Ok(None),
+        text if !text.is_empty() && text.chars().all(is_part) => Ok(Some(text.to_owned())),
+        text => Err(format!("{text:?} is no name of a host")),
+    }
+}
+
+fn address(text: &str) -> Result<Option<String>, String> {
+    let has_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    match text {
+        OFF => Ok(None),
+        text if text.rsplit_once(':').is_some_and(has_port) => Ok(Some(text.to_owned())),
+        text => Err(format!("{text:?} is no address with a port")),
+    }
+}
+
 fn group(text: &str) -> Result<String, String> {
     // Whether there is one is another question: a volume is served without its readers.
     match text.is_empty() || text.contains([':', '\n']) {
@@ -223,11 +283,6 @@ fn threads(text: &str) -> Result<Option<u32>, String> {
 fn word<T: DeserializeOwned>(text: &str, words: &str) -> Result<T, String> {
     let word = serde_json::Value::String(text.to_owned());
     serde_json::from_value(word).map_err(|_| format!("{text:?} is not {words}"))
-}
-
-fn shown(word: &impl Serialize) -> String {
-    let word = serde_json::to_value(word).unwrap_or_default();
-    word.as_str().unwrap_or_default().to_owned()
 }
 
 fn number<T>(text: &str, range: RangeInclusive<T>) -> Result<T, String>

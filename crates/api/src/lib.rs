@@ -16,6 +16,8 @@ pub mod place;
 pub mod readers;
 mod refusal;
 pub mod requests;
+mod word;
 
 pub use client::Client;
 pub use refusal::Refusal;
+pub use word::word;

@@ -92,6 +92,11 @@ operations! {
     RATE: post "/v1/array/rate" RateBody => Status, "Set the rates of background work.";
 }
 
+/// The metrics as text, which is no JSON.
+pub const METRICS_PATH: &str = "/metrics";
+/// The text format of Prometheus.
+pub const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// The OpenAPI document of all operations.
 ///
 /// **Source**: OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
@@ -100,6 +105,7 @@ pub fn document() -> Value {
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut document = Document { schemas: settings.into_generator(), paths: Map::new() };
     add_all(&mut document);
+    document.add_metrics();
     let Document { mut schemas, paths } = document;
     json!({
         "openapi": "3.1.0",
@@ -119,6 +125,24 @@ struct Document {
 }
 
 impl Document {
+    fn add_metrics(&mut self) {
+        let refusal = self.schemas.subschema_for::<Versioned<Refusal>>();
+        let told = json!({
+            "summary": "Metrics, as docs/metrics.md lists them.",
+            "responses": {
+                "200": {
+                    "description": "Done.",
+                    "content": { METRICS_TYPE: { "schema": { "type": "string" } } },
+                },
+                "default": {
+                    "description": "Not done, and why.",
+                    "content": { "application/json": { "schema": refusal } },
+                },
+            },
+        });
+        self.paths.insert(METRICS_PATH.to_owned(), json!({ "get": told }));
+    }
+
     fn add<B: JsonSchema + 'static, A: JsonSchema>(&mut self, operation: &Operation<B, A>) {
         let content = |schema| json!({ "application/json": { "schema": schema } });
         let answer = content(self.schemas.subschema_for::<Versioned<A>>());

@@ -84,6 +84,6 @@ pub use slice::{ChangedCore, Foundation, LoadedSlice, Slice, judge};
 pub use stats::{
     BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreStats, CoreTraffic,
     Counters, ErrorStats, LatencyStats, MemoryStats, OrderStats, PartTraffic, RequestStats,
-    Sampled, ScrubProgress, SliceStats, Traffic, Way, WayLatency,
+    Sampled, ScrubProgress, SliceStats, Traffic, Way, WayLatency, WayTimes,
 };
 pub use types::{BlockRun, CoreBlock, CorePlace, Epoch, Position, Promise, SegmentIndex, Sequence};

@@ -17,7 +17,7 @@ mod rate;
 mod traffic;
 
 pub(crate) use latency::{Begun, Latencies};
-pub use latency::{LatencyStats, Way, WayLatency};
+pub use latency::{LatencyStats, Way, WayLatency, WayTimes};
 pub(crate) use rate::Rate;
 pub(crate) use traffic::{CacheRead, CoreRead};
 pub use traffic::{CacheTraffic, CoreTraffic, PartTraffic, Traffic};

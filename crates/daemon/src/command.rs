@@ -1,5 +1,6 @@
 //! Commands from the control thread to the data thread.
 
+use crate::metrics::Snapshot;
 use headpond_api::Refusal;
 use headpond_api::answers::*;
 use headpond_api::requests::*;
@@ -14,6 +15,7 @@ pub type Reply<A> = oneshot::Sender<Result<A, Refusal>>;
 pub enum Command {
     Status(Reply<Status>),
     Stats(Reply<Stats>),
+    Metrics(Reply<Box<Snapshot>>),
     /// The statistics until now; then the counters are reset.
     ResetStats(Reply<Stats>),
     ClearErrors(ClearBody, Reply<Status>),

@@ -6,6 +6,7 @@ use super::clients;
 use super::command::{Command, Message, Reply};
 use super::events::Events;
 use super::files::Files;
+use super::metrics::{Served, Snapshot};
 use super::pulse::Pulse;
 use super::recording::Recording;
 use super::systemd::{Notifier, PROGRESS_TIME};
@@ -100,6 +101,7 @@ impl ControlService {
         match command {
             Command::Status(reply) => answer(reply, Ok(self.status())),
             Command::Stats(reply) => answer(reply, Ok(self.stats())),
+            Command::Metrics(reply) => answer(reply, Ok(self.metrics().into())),
             Command::ResetStats(reply) => self.run(None, reply, self.reset_stats()).await,
             Command::ClearErrors(body, reply) => {
                 self.run(None, reply, self.clear_errors(body)).await;
@@ -230,6 +232,13 @@ impl ControlService {
         let first = report.cache.as_ref().or(report.tier.as_ref());
         let since = first.map(|it| SystemTime::now() - Duration::from_secs_f64(it.counted_s));
         Stats { name: self.volume.description().name, counted_since: since.map(utc), report }
+    }
+
+    fn metrics(&self) -> Snapshot {
+        let begun = self.runtime.now();
+        let (status, counts) = (self.status(), self.volume.counts());
+        let took = self.runtime.now().since(begun);
+        Snapshot { status, served: Some(Served { counts, took }) }
     }
 
     async fn reset_stats(&self) -> Result<Stats> {

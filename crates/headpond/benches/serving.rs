@@ -3,13 +3,18 @@
 //!
 //! Ours with and without a thread for connections and the rival take turns; each figure is the
 //! median. The first volume has a cache in memory with room for all that is written, and memory was
-//! touched before. The real stack needs root. What is not installed is said.
+//! touched before; it is also measured while its metrics are read. The real stack needs root. What
+//! is not installed is said. With `-- scrapes` it reads metrics and does nothing else.
 
+use headpond_api::client::Client;
+use headpond_api::place::Places;
 use headpond_testkit::{Served, fio, tempdir, tool};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -17,6 +22,13 @@ const SIZE_MIB: u64 = 384;
 /// The log has room for what is dirty, and for its overwrites.
 const CACHE: &str = "ram:1200M";
 const ROUNDS: usize = 3;
+const SCRAPED_ROUNDS: usize = 24;
+const SCRAPES: &str = "scrapes";
+/// A monitoring system reads four in a minute.
+const SCRAPES_PER_S: u64 = 10;
+/// The folder of descriptions, and the volume that is served without a thread.
+const STATE: &str = "state";
+const ALONE: &str = "alone";
 const ROUND_SECONDS: u64 = 2;
 const MIB: usize = 1 << 20;
 /// `/proc/PID/stat` counts in hundredths of a second.
@@ -73,7 +85,14 @@ fn main() -> Outcome<()> {
         return Ok(());
     }
     let folder = tempdir();
-    measure(&in_memory(folder.path())?, &ROWS)?;
+    let in_memory = in_memory(folder.path())?;
+    let scrapes_alone = std::env::args().any(|word| word == SCRAPES);
+    measure(&in_memory, if scrapes_alone { &[] } else { &ROWS })?;
+    scraped(&in_memory, &Places::at(&folder.path().join(STATE)))?;
+    drop(in_memory);
+    if scrapes_alone {
+        return Ok(());
+    }
     let loops = match Loops::new(folder.path()) {
         Ok(loops) => loops,
         Err(why) => {
@@ -104,6 +123,52 @@ fn measure(field: &Field, rows: &[Row]) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// What it costs clients that metrics are read: the rival is the same volume without. They take
+/// turns often, as the difference is small.
+fn scraped(field: &Field, places: &Places) -> Outcome<()> {
+    let client = Client::of(places, ALONE)?;
+    let load = fio::Load { seconds: 1, ..ROWS[2].load };
+    let (mut rates, mut snapshots) = ([Vec::new(), Vec::new()], Vec::new());
+    for round in 0..2 * SCRAPED_ROUNDS {
+        // With, without, without, with: what drifts is in both.
+        let is_scraped = [0, 3].contains(&(round % 4));
+        let is_over = AtomicBool::new(!is_scraped);
+        let rate = std::thread::scope(|scope| {
+            let scraper = scope.spawn(|| scrape_until(&client, &is_over));
+            let rate = load.run(&field.alone.uri, field.size_mib).map_err(|it| it.to_string());
+            is_over.store(true, Ordering::Relaxed);
+            snapshots.extend(scraper.join().expect("no scrape panics")?);
+            rate
+        })?;
+        rates[usize::from(!is_scraped)].push(rate);
+    }
+    let middle = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let [ours, rival] = rates.map(middle);
+    let name = format!("{} {}, {SCRAPES_PER_S} scrapes a second", field.name, ROWS[2].name);
+    println!(r#"{{"name":"{name}","unit":"ops/s","ours":{ours:.1},"rival":{rival:.1}}}"#);
+    let per_s = 0.01 / middle(snapshots);
+    let name = "scrapes a second in 1 % of the engine's thread";
+    println!(r#"{{"name":"{name}","unit":"scrapes/s","ours":{per_s:.1}}}"#);
+    Ok(())
+}
+
+/// The time that each has taken of the thread that serves requests.
+fn scrape_until(client: &Client, is_over: &AtomicBool) -> Result<Vec<f64>, String> {
+    let mut taken = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let text = client.scrape().map_err(|error| format!("{error:#}"))?;
+        let line =
+            text.lines().find(|line| line.starts_with("headpond_snapshot_duration_seconds{"));
+        let value = line.and_then(|line| line.rsplit_once(' ')?.1.parse().ok());
+        taken.push(value.ok_or("a scrape without its time")?);
+        std::thread::sleep(Duration::from_millis(1000 / SCRAPES_PER_S));
+    }
+    Ok(taken)
 }
 
 /// What one round came to.
@@ -158,7 +223,7 @@ fn in_memory(folder: &Path) -> Outcome<Field> {
             None
         }
     };
-    let (alone, threaded) = (ours("alone", 0)?, ours("threaded", 1)?);
+    let (alone, threaded) = (ours(ALONE, 0)?, ours("threaded", 1)?);
     Ok(Field { name: "volume", size_mib: SIZE_MIB, alone, threaded, rival })
 }
 
@@ -199,7 +264,7 @@ impl Peer {
         members: &[&Path],
         cache: &[&str],
     ) -> Outcome<Self> {
-        let (state, socket) = (folder.join("state"), folder.join(format!("{name}.sock")));
+        let (state, socket) = (folder.join(STATE), folder.join(format!("{name}.sock")));
         let config = folder.join(format!("{name}.toml"));
         fs::create_dir_all(&state)?;
         fs::write(&config, format!("threads = {threads}\n"))?;

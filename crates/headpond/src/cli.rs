@@ -2,8 +2,8 @@
 
 use crate::args::{
     AdviseArgs, AnalyzeArgs, AttachArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs,
-    DetachArgs, EventsArgs, FlushArgs, ImportArgs, MergeArgs, ProbeArgs, ScanArgs, ServeArgs,
-    SetArgs, SimulateArgs, StatsArgs, StatusArgs, StopArgs,
+    DetachArgs, EventsArgs, FlushArgs, ImportArgs, MergeArgs, MetricsArgs, ProbeArgs, ScanArgs,
+    ServeArgs, SetArgs, SimulateArgs, StatsArgs, StatusArgs, StopArgs,
 };
 use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
@@ -61,6 +61,7 @@ pub enum Command {
     #[command(subcommand)]
     Label(LabelCommand),
     Stats(StatsArgs),
+    Metrics(MetricsArgs),
     Events(EventsArgs),
     Clear(ClearArgs),
     Set(SetArgs),

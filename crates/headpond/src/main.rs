@@ -86,6 +86,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Class(_)
             | Command::Version(_)
     ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
+        || matches!(command, Command::Metrics(args) if args.listen.is_none())
         || matches!(command, Command::Set(args) if args.is_printer())
         || matches!(command, Command::Witness(args) if args.is_printer())
 }
@@ -117,6 +118,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Describe(args) => commands::scan::describe(&places, args),
         Command::Status(args) => commands::status::run(&places, args),
         Command::Stats(args) => commands::stats::run(&places, args),
+        Command::Metrics(args) => commands::metrics::run(&places, config, args),
         Command::Events(args) => commands::events::run(&places, args),
         Command::Clear(args) => commands::clear::run(&places, args),
         Command::Set(args) => commands::set::run(&places, args),

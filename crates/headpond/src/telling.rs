@@ -11,6 +11,7 @@
 //! Lines of text fit the terminal, or 100 columns where the output is none, or `COLUMNS`:
 //! [`fit_terminal`].
 
+pub use headpond_api::word;
 use headpond_report::{columns, fold, set_columns};
 use serde::Serialize;
 use std::fmt::{self, Arguments};
@@ -59,14 +60,6 @@ pub fn fit_terminal() {
     let terminal = terminal.filter(|columns| *columns > 0).map(usize::from);
     if let Some(columns) = asked.or(terminal) {
         set_columns(columns);
-    }
-}
-
-/// The word that JSON has for a value of an enumeration.
-pub fn word(value: impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        other => unreachable!("an enumerated value is a word, not {other:?}"),
     }
 }
 

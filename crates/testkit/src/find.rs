@@ -9,7 +9,7 @@ const ADMIN_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 pub fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(ADMIN_FOLDERS.map(PathBuf::from));
-    tool_in(folders, name)
+    tool_in(folders.chain(unpacked()), name)
 }
 
 /// A file of the sample collection (`traces/...`), or `None` where the collection is absent.
@@ -19,6 +19,13 @@ pub fn shared(relative: impl AsRef<Path>) -> Option<PathBuf> {
     let root = std::env::var_os("HEADPOND_SHARED").map_or_else(beside_the_workspace, PathBuf::from);
     let path = root.join(relative);
     path.exists().then_some(path)
+}
+
+/// Programs whose packages `scripts/setup` unpacks, as to install them would start a server.
+fn unpacked() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
+    Some(cache.join("headpond/prometheus/usr/bin"))
 }
 
 fn beside_the_workspace() -> PathBuf {

@@ -84,6 +84,7 @@ pub use volume::{
     Volume,
 };
 pub use watch::alerts::{Alert, AlertKind, Risk};
+pub use watch::counts::{CacheCounts, VolumeCounts};
 pub use watch::report::{
     CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport,
 };

@@ -22,6 +22,9 @@ fn each_key_is_read_and_shown_as_it_stands_in_the_file() {
         ("log-format", "json"),
         ("log-level", "debug"),
         ("events-folder", "/srv/events.d"),
+        ("metrics-address", "[::1]:9949"),
+        ("metrics-token-file", "/srv/token"),
+        ("metrics-host", "storage1.example.org"),
     ] {
         let file = parse(&format!("# mine\n{key} = {value:?}\n"));
         assert_eq!(file.errors, [], "{key}");
@@ -30,7 +33,7 @@ fn each_key_is_read_and_shown_as_it_stands_in_the_file() {
         assert_ne!(known.value(&Config::default()), value, "{key}: nothing is shown by it");
         assert_eq!(file.line_of(key), Some(2));
     }
-    assert_eq!(KEYS.len(), 8, "a key is missing above");
+    assert_eq!(KEYS.len(), 11, "a key is missing above");
     assert_eq!(parse("group = 998\nwait-for-devices = 5").config.group, "998");
     assert_eq!(parse("").config, Config::default());
 }
@@ -49,6 +52,10 @@ fn a_mistake_is_told_with_line_and_column() {
         ("wait-for-devices = -1", "1:20", "from 0 to 86400"),
         ("threads = 'many'", "1:11", "from 0 to 16, or auto"),
         ("group = 'a'\ngroup = 'b'", "2:1", "duplicate key"),
+        ("metrics-address = 'here'", "1:19", "no address with a port"),
+        ("metrics-address = ':80'", "1:19", "no address with a port"),
+        ("metrics-host = 'a:1'", "1:16", "no name of a host"),
+        ("metrics-token-file = 'token'", "1:22", "no absolute path"),
         ("group = 'a\n", "1:", "string"),
         ("defaults = 7", "1:12", "defaults is a table"),
         ("[defaults]\n seq-cutof = '1M'", "2:14", "nearest: seq-cutoff"),

@@ -7,6 +7,7 @@
 use crate::bypass::Balance;
 use crate::types::{CoreBlock, CorePlace};
 use hdrhistogram::Histogram;
+use hdrhistogram::iterators::IterationValue;
 use headpond_block::{BLOCK_BYTES, ByteRange, Instant, Runtime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -197,7 +198,7 @@ fn empty() -> Histogram<u64> {
 }
 
 /// Latencies until now.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LatencyStats(Vec<Histogram<u64>>);
 
 /// Latencies of one path, in microseconds.
@@ -215,6 +216,18 @@ pub struct WayLatency {
     pub max_us: f64,
     /// Longest time of a bucket, and how many requests took that long; empty ones are left out.
     pub buckets: Vec<(f64, u64)>,
+}
+
+/// How long the requests of one path took, where a sample counts for all requests that it
+/// represents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WayTimes {
+    pub way: Way,
+    pub requests: u64,
+    pub sum_nanos: u128,
+    /// Requests that took at most so long, for each bound that was asked for. A bound is a
+    /// sixteenth off at most.
+    pub at_most: Vec<u64>,
 }
 
 impl Default for LatencyStats {
@@ -251,11 +264,36 @@ impl LatencyStats {
         used.map(|(way, times)| told(way, times)).collect()
     }
 
+    /// Every path, the unused ones as well, by these bounds.
+    pub fn times(&self, bounds: &[Duration]) -> Vec<WayTimes> {
+        let times = |(way, times)| times_by(way, times, bounds);
+        Way::ALL.into_iter().zip(&self.0).map(times).collect()
+    }
+
     /// Requests that took at least so long, or that a sample represents.
     pub fn as_long_as(&self, time: Duration) -> Vec<(Way, u64)> {
         let nanos = (time.as_nanos() as u64).min(LONGEST_NANOS);
         let count = |times: &Histogram<u64>| times.count_between(nanos, LONGEST_NANOS);
         Way::ALL.into_iter().zip(self.0.iter().map(count)).collect()
+    }
+}
+
+/// Whole numbers: sums that only ever rise must not fall by a rounding error.
+fn times_by(way: Way, times: &Histogram<u64>, bounds: &[Duration]) -> WayTimes {
+    let each = if way.is_sampled() { u64::from(SAMPLE_EVERY) } else { 1 };
+    let sum = |at: IterationValue<u64>| {
+        let middle = times.median_equivalent(at.value_iterated_to());
+        u128::from(middle) * u128::from(at.count_at_value())
+    };
+    let at_most = |bound: &Duration| {
+        let nanos = (bound.as_nanos() as u64).min(LONGEST_NANOS);
+        times.count_between(0, nanos) * each
+    };
+    WayTimes {
+        way,
+        requests: times.len() * each,
+        sum_nanos: times.iter_recorded().map(sum).sum::<u128>() * u128::from(each),
+        at_most: bounds.iter().map(at_most).collect(),
     }
 }
 
@@ -302,6 +340,31 @@ mod tests {
         let long = all.as_long_as(Duration::from_secs(1));
         let found: Vec<_> = long.into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(found, [(Way::ReadMiss, 1), (Way::Flush, 1)], "the first is past the maximum");
+    }
+
+    #[test]
+    fn times_are_counted_up_to_each_bound_and_a_sample_counts_for_those_it_represents() {
+        let mut all = LatencyStats::default();
+        for (way, micros, requests) in
+            [(Way::ReadMiss, 500, 1), (Way::ReadMiss, 20_000, 32), (Way::ReadHit, 20, 1)]
+        {
+            all.record(way, Duration::from_micros(micros), requests);
+        }
+        let bounds = [10, 1000, 100_000].map(Duration::from_micros);
+        let times = all.times(&bounds);
+        assert_eq!(times.len(), Way::ALL.len());
+        let of = |way| times.iter().find(|it| it.way == way).unwrap();
+        assert_eq!(
+            (of(Way::ReadMiss).requests, &of(Way::ReadMiss).at_most[..]),
+            (33, &[0, 1, 33][..])
+        );
+        assert_eq!(
+            (of(Way::ReadHit).requests, &of(Way::ReadHit).at_most[..]),
+            (32, &[0, 32, 32][..])
+        );
+        assert_eq!((of(Way::Flush).requests, of(Way::Flush).sum_nanos), (0, 0));
+        let seconds = of(Way::ReadMiss).sum_nanos as f64 / 1e9;
+        assert!((seconds / 0.6405 - 1.0).abs() < 1.0 / 16.0, "{seconds}");
     }
 
     #[test]

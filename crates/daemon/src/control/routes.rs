@@ -12,13 +12,14 @@ use crate::command::{ArrayCommand, Command, Reply};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
 use headpond_api::Refusal;
 use headpond_api::answers::{Status, Versioned};
-use headpond_api::operations::{self as api, Operation};
+use headpond_api::operations::{self as api, METRICS_PATH, METRICS_TYPE, Operation};
 use headpond_api::outcome::Exit;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -77,6 +78,7 @@ impl Routes {
         Self::default()
             .look(api::STATUS, Command::Status)
             .look(api::STATS, Command::Stats)
+            .metrics()
             .plain(api::RESET_STATS, Command::ResetStats)
             .command(api::CLEAR_ERRORS, Command::ClearErrors)
             .command(api::SET, Command::Set)
@@ -124,6 +126,16 @@ impl Routes {
     {
         let handler = async move |State(to): State<DataThread>| respond(to.look(make).await);
         self.at(operation.path, get(handler))
+    }
+
+    /// Text, which is rendered here and not on the data thread.
+    fn metrics(self) -> Self {
+        let handler =
+            async move |State(to): State<DataThread>| match to.look(Command::Metrics).await {
+                Ok(snapshot) => ([(CONTENT_TYPE, METRICS_TYPE)], snapshot.render()).into_response(),
+                refused => respond(refused.map(drop)),
+            };
+        self.at(METRICS_PATH, get(handler))
     }
 
     /// A command without a body.

@@ -10,6 +10,6 @@ pub use reading::ReadArgs;
 pub use simulate::{FitChoice, SimulateArgs};
 pub use volume::{
     ArrayArgs, AttachArgs, ClearArgs, CreateArgs, DescribeArgs, DestroyArgs, DetachArgs,
-    EventsArgs, FlushArgs, FoundArgs, ImportArgs, LogArgs, ProbeArgs, ScanArgs, ServeArgs, SetArgs,
-    SetWord, StatsArgs, StatusArgs, StopArgs, StripingWord,
+    EventsArgs, FlushArgs, FoundArgs, ImportArgs, LogArgs, MetricsArgs, ProbeArgs, ScanArgs,
+    ServeArgs, SetArgs, SetWord, StatsArgs, StatusArgs, StopArgs, StripingWord,
 };

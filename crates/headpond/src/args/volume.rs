@@ -408,6 +408,29 @@ pub struct StatsArgs {
     pub csv: bool,
 }
 
+/// Print the metrics of all volumes, or of these, in the text format of Prometheus; with --listen
+/// serve them over HTTP.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond metrics hv0\n  headpond metrics --output \
+    /var/lib/prometheus/node-exporter/headpond.prom   # for the textfile collector\n  \
+    headpond metrics --listen=127.0.0.1:9949\n\n\
+    docs/metrics.md lists them.")]
+pub struct MetricsArgs {
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Write them to a file, which is replaced as a whole.
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    pub output: Option<PathBuf>,
+    /// Serve them at /metrics of this address and port; by default metrics-address of the
+    /// configuration. Other than loopback it needs a token.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    pub listen: Option<Option<String>>,
+    /// The token is in this file, of mode 0600; by default in metrics-token-file of the
+    /// configuration.
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    pub token_file: Option<PathBuf>,
+}
+
 /// Change settings of a volume, while it is served or for its next start; without changes, show
 /// what each setting does, its value, its default and what it takes.
 #[derive(Args)]

@@ -22,6 +22,7 @@ pub mod generate;
 pub mod lab;
 pub mod label;
 pub mod merge;
+pub mod metrics;
 pub mod model;
 pub mod probe;
 mod reading;

@@ -16,6 +16,7 @@ use array::{print_array_live, print_devices, tell_shape};
 use clients::print_clients;
 pub use copies::print_copies;
 use errors::print_errors;
+pub use found::status_of;
 use headpond_api::answers::{
     BlockDeviceStatus, CacheAnswer, LoadingStatus, ServiceState, Status, Versioned,
 };

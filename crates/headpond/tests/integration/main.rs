@@ -33,6 +33,7 @@ mod lifecycle;
 mod live_advice;
 mod members;
 mod memory;
+mod metrics;
 mod mirrored_cache;
 mod mistakes;
 mod model;

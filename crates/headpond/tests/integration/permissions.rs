@@ -100,6 +100,8 @@ fn members_of_the_group_look_and_change_nothing() {
         &["status", "v"],
         &["status", "v", "--json"],
         &["stats", "v"],
+        &["metrics", "v"],
+        &["metrics"],
         &["export", "list", "v"],
         &["set", "v", "mode"],
     ] {

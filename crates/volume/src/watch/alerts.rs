@@ -6,6 +6,7 @@
 mod array_writes;
 mod daemon;
 mod fallback;
+mod kind;
 mod member_errors;
 mod memory;
 mod missing;
@@ -25,6 +26,7 @@ use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
+pub use kind::AlertKind;
 pub(crate) use member_errors::of_errors;
 use member_errors::way_out;
 pub(crate) use memory::of_memory;
@@ -47,58 +49,6 @@ pub struct Alert {
     pub at_risk: Risk,
     /// The command, where there is one.
     pub action: String,
-}
-
-/// Which conditions there are, worst first.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum AlertKind {
-    /// The volume was not opened.
-    StartRefused,
-    /// The start waits for devices that are missing.
-    DevicesMissing,
-    /// Its daemon ended without a stop.
-    DaemonEnded,
-    /// Its daemon does not answer.
-    DaemonSilent,
-    /// Another host has taken over: nothing is read or written here any more.
-    OwnershipLost,
-    /// The cache lost flushed data: the volume takes no writes until that is accepted.
-    FlushedDataLost,
-    /// The cache device takes no more writes; only its dirty data is still read.
-    CacheFailed,
-    /// The cache device has so many errors that nothing new is written to it.
-    CacheFallback,
-    /// The stripe journal failed or is missing.
-    JournalLost,
-    /// Acknowledged data is damaged: reads of it fail.
-    DamagedBlocks,
-    /// Blocks were unreadable on more members than the redundancy covers: reads of them fail.
-    LostBlocks,
-    /// Dirty data in the cache could not be read.
-    DirtyUnreadable,
-    /// Blocks of the cache did not match their checksums.
-    CacheCorruption,
-    /// Reads from the cache device failed.
-    CacheReadErrors,
-    /// Writes or flushes of the cache device failed.
-    CacheWriteErrors,
-    /// Writes or flushes of the array failed: dirty data stays dirty.
-    ArrayWriteErrors,
-    /// A scrub found what it could not repair.
-    ScrubFindings,
-    /// Operations of a member or of a spare failed.
-    MemberErrors,
-    /// Operations of the stripe journal failed.
-    JournalErrors,
-    /// A member exceeds its timeouts.
-    SlowMember,
-    /// The system denies this process memory.
-    MemoryShort,
-    /// The dirty limit is reached.
-    CacheFull,
 }
 
 impl fmt::Display for Alert {

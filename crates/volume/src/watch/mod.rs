@@ -3,6 +3,7 @@
 //! **Invariant**: nothing here changes anything.
 
 pub(crate) mod alerts;
+pub(crate) mod counts;
 pub(crate) mod report;
 pub(crate) mod status;
 pub(crate) mod wear;

@@ -152,9 +152,7 @@ impl Volume {
     /// timed them; none without.
     pub fn slow_requests(&self, time: Duration) -> Vec<(Way, u64)> {
         let Some(cached) = self.tier().or_else(|| self.cached()) else { return Vec::new() };
-        let mut latency = LatencyStats::default();
-        cached.slices.iter().for_each(|slice| latency += &slice.latencies());
-        latency.as_long_as(time)
+        cached.latency().as_long_as(time)
     }
 
     /// Resets all counters of the cache, the array and readahead, but for errors
@@ -175,14 +173,12 @@ impl Volume {
     fn cache_report(&self, cached: &Cached) -> CacheReport {
         let slices = cached.stats();
         let sums = Sums::of(&slices);
-        let mut latency = LatencyStats::default();
-        cached.slices.iter().for_each(|slice| latency += &slice.latencies());
         CacheReport {
             counted_s: counted_s(&slices),
             groups: Groups::of(&sums),
             classes: self.classes(&slices, &sums),
             bypasses: bypasses(|reason| sums.bypass.of(reason)),
-            latency: latency.ways(),
+            latency: cached.latency().ways(),
             cleaning: cleaning(&slices),
             write_amplification: sums.traffic.cache.amplification(),
             traffic: sums.traffic,

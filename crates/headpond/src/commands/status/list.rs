@@ -1,7 +1,6 @@
 //! The list of all volumes.
 
-use super::exit_of;
-use super::found::status_of;
+use super::{exit_of, status_of};
 use crate::telling::{print_json, word};
 use anyhow::Result;
 use headpond_api::answers::{ServiceState, Status, Versioned};
