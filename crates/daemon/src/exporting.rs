@@ -4,6 +4,7 @@ use super::block_devices::{Source, acknowledges_from_memory, link_of};
 use super::service::ControlService;
 use crate::export::{self, Address};
 use anyhow::{Context, Result};
+use headpond_api::outcome::Failure;
 use headpond_block::BlockDevice;
 use headpond_ublk::Shape;
 use headpond_volume::{Description, ExportDescription};
@@ -34,7 +35,13 @@ impl ControlService {
     /// Where one to be removed is in use, or the kernel refuses.
     pub async fn follow_exports(&self, exports: &[ExportDescription]) -> Result<()> {
         let description = self.volume.description();
-        match shape_of(exports)? {
+        let (before, now) = (shape_of(&description.exports)?, shape_of(exports)?);
+        if before.is_some() && now.is_some() && before != now && self.block_devices.is_any_shown() {
+            return Err(Failure::refused(
+                "a block device that is shown cannot be changed: `headpond export remove` it first",
+            ));
+        }
+        match now {
             None => self.block_devices.hide_all().await,
             Some(shape) => {
                 for source in self.sources(&description)? {

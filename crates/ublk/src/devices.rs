@@ -111,6 +111,17 @@ impl Devices {
         Ok(made)
     }
 
+    /// Whether a device was made read-only.
+    ///
+    /// # Errors
+    /// Where the driver does not tell.
+    pub fn is_read_only(&mut self, number: u32) -> Result<bool, DriverError> {
+        let mut bytes = [0; Parameters::BYTES];
+        bytes[0..4].copy_from_slice(&(Parameters::BYTES as u32).to_ne_bytes());
+        self.order(ControlCommand::Parameters, "look at", number, 0, &mut bytes)?;
+        Ok(Parameters::are_read_only(&bytes))
+    }
+
     /// The character device, once its node is there and nobody else has it open.
     ///
     /// # Errors

@@ -92,6 +92,11 @@ impl Parameters {
         bytes
     }
 
+    /// Whether these are those of a device that refuses writes.
+    pub(crate) fn are_read_only(bytes: &[u8; Self::BYTES]) -> bool {
+        u32::from_ne_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) & READ_ONLY != 0
+    }
+
     fn attributes(&self) -> u32 {
         let set = |is_set: bool, bits| if is_set { bits } else { 0 };
         // Flushes come in any case: what is below may be exchanged while the device is in use.
@@ -144,6 +149,8 @@ mod tests {
         let shape = Shape { is_read_only: true, ..Shape::default() };
         let bytes = Parameters::of(&Geometry::of_size(1 << 30), &shape).encode();
         assert_eq!(long(&bytes, 8), VOLATILE_CACHE | FUA | READ_ONLY);
+        assert!(Parameters::are_read_only(&bytes));
+        assert!(!Parameters::are_read_only(&parameters().encode()));
     }
 
     #[test]

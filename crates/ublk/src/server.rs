@@ -115,6 +115,7 @@ impl<Q: Queue> Serving<Q> {
 
     /// The answer, and how much of the memory has the data of a read.
     async fn carry_out(&self, tag: u16, memory: &Buffer) -> (i32, usize) {
+        add(&self.service.requests, 1);
         let request = match request(&self.queue.descriptor(tag), memory) {
             Ok(request) if self.service.is_read_only && request.is_mutation() => {
                 add(&self.service.errors, 1);
@@ -130,7 +131,6 @@ impl<Q: Queue> Serving<Q> {
         add(&self.service.in_flight, 1);
         let outcome = Submission::on(Rc::clone(&self.device), request).await;
         self.service.in_flight.set(self.service.in_flight.get() - 1);
-        add(&self.service.requests, 1);
         add(&self.service.errors, u64::from(outcome.is_err()));
         let moved = match kind {
             RequestKind::Read => &self.service.read_bytes,

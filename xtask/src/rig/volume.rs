@@ -146,7 +146,7 @@ pub fn is_mounted(machine: &mut Machine) -> Result<()> {
 /// # Errors
 /// Which ones are not.
 pub fn data_is_right(machine: &mut Machine) -> Result<()> {
-    machine.ok("cd /srv/files && sha256sum --quiet -c ../sums")?;
+    machine.ok("(cd /srv/files && sha256sum --quiet -c ../sums)")?;
     let kept = machine.ok(&format!("sha256sum --quiet -c {KEPT} && wc -l <{KEPT}"))?;
     println!("  {} flushed files of the load are right", kept.trim());
     Ok(())

@@ -95,7 +95,14 @@ impl BlockDevices {
         match (left, self.lost) {
             (Some(left), None) => {
                 let number = left.number;
-                self.ask(move || Ok(Devices::open()?.begin_recovery(number)?)).await?;
+                let begin = move || {
+                    let mut devices = Devices::open()?;
+                    let is_read_only = devices.is_read_only(number)?;
+                    devices.begin_recovery(number)?;
+                    Ok(is_read_only)
+                };
+                // As its users know it, whatever the export was changed to since.
+                let shape = Shape { is_read_only: self.ask(begin).await?, ..shape };
                 return self.start(source, left, shape, (link, true)).await;
             }
             (Some(left), Some(why)) => self.give_up(&link, left, why).await?,

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinError;
 
 /// At a time; further ones are closed.
 const CONNECTIONS_MAX: usize = 16;
@@ -46,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Asks all volumes, blocking.
 type Scrape = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// A text, and when it was asked for.
+/// A text, and when it came.
 type Answer = (Instant, Arc<str>);
 
 /// The newest answer.
@@ -119,19 +120,24 @@ async fn judge(State(access): State<Arc<Access>>, request: Request, next: Next) 
     }
 }
 
-/// Whoever asks while others do waits for the same text.
+/// A request that comes while the volumes are being asked waits for that answer.
 async fn newest(State(Newest { scrape, text }): State<Newest>) -> Response {
-    let mut newest = text.lock().await;
+    let mut newest = text.lock_owned().await;
     let known = newest.as_ref().filter(|(at, _)| at.elapsed() < SAME_FOR);
+    let known = known.map(|(_, text)| Arc::clone(text));
     let text = match known {
-        Some((_, text)) => Arc::clone(text),
+        Some(text) => text,
         None => {
-            let at = Instant::now();
-            let Ok(text) = tokio::task::spawn_blocking(move || scrape()).await else {
+            // It ends also for a client that leaves: the next one is not to ask beside it.
+            let asking = tokio::spawn(async move {
+                let text: Arc<str> = tokio::task::spawn_blocking(move || scrape()).await?.into();
+                // It was as long in coming as the slowest volume.
+                *newest = Some((Instant::now(), Arc::clone(&text)));
+                Ok::<_, JoinError>(text)
+            });
+            let Ok(Ok(text)) = asking.await else {
                 return StatusCode::INTERNAL_SERVER_ERROR.into_response();
             };
-            let text: Arc<str> = text.into();
-            *newest = Some((at, Arc::clone(&text)));
             text
         }
     };

@@ -60,14 +60,14 @@ families! { "Arrays and background work":
         "1 if background work on the array is paused.";
     BROKEN_OFF = Gauge "headpond_background_failed" ["core"]
         "1 if such work ended before its end, until `headpond array resume`.";
-    JOB_DONE = Gauge "headpond_job_done_bytes" ["core", "job"]
+    JOB_DONE = Gauge "headpond_job_done_bytes" ["core", "work"]
         "Of a job in progress, what is done: `rebuild`, `stand_in`, `parity`, `array_scrub`, \
          `reshape`, and of the cache `cleaning`, `scrubbing`.";
-    JOB_TOTAL = Gauge "headpond_job_bytes" ["core", "job"]
+    JOB_TOTAL = Gauge "headpond_job_bytes" ["core", "work"]
         "All of it.";
-    JOB_RATIO = Gauge "headpond_job_done_ratio" ["core", "job"]
+    JOB_RATIO = Gauge "headpond_job_done_ratio" ["core", "work"]
         "The share of it that is done.";
-    JOB_TIME = Gauge "headpond_job_elapsed_seconds" ["core", "job"]
+    JOB_TIME = Gauge "headpond_job_elapsed_seconds" ["core", "work"]
         "Time since it began, or went on.";
 }
 

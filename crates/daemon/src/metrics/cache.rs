@@ -45,9 +45,9 @@ families! { "Cache and tier":
         "Writes that wait for a place in the log.";
     MEMORY = Gauge "headpond_cache_memory_bytes" ["cache"]
         "Memory for its map and all else.";
-    ENTERED = Counter "headpond_cache_wear_entered_bytes_total" ["cache"]
+    ENTERED = Gauge "headpond_cache_wear_entered_bytes" ["cache"]
         "Data that has entered the cache in all its runs; a crash forgets those of its run.";
-    WORN = Counter "headpond_cache_wear_written_bytes_total" ["cache"]
+    WORN = Gauge "headpond_cache_wear_written_bytes" ["cache"]
         "Bytes that were written to its device for that, likewise.";
     WRITTEN = Counter "headpond_cache_device_written_bytes_total" ["cache", "purpose"]
         "Bytes written to its device: `data`, `completions`, `copies`, `descriptors`, `padding`, \

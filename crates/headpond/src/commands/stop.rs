@@ -9,6 +9,8 @@ use headpond_api::operations;
 use headpond_api::outcome::{Exit, Failure, told};
 use headpond_api::place::Places;
 use headpond_api::requests::StopBody;
+use headpond_daemon::attached::{Kept, KeptDevice};
+use headpond_daemon::block_devices::orphans::{self, Named, Service};
 
 /// Stops a daemon, or all, and waits until the volumes are closed.
 ///
@@ -28,7 +30,7 @@ fn all(places: &Places, args: &StopArgs) -> Exit {
     for name in places.names() {
         let stopped = Client::of(places, &name).and_then(|client| match client.is_served() {
             true => one(&client, &name, args),
-            false => Ok(()),
+            false => waits_for_none(places, &name),
         });
         if let Err(error) = stopped {
             eprintln!("headpond: error: {name}: {}", plain(&told(&error)));
@@ -36,6 +38,20 @@ fn all(places: &Places, args: &StopArgs) -> Exit {
         }
     }
     exit
+}
+
+/// A volume that is not served may have left a block device: its requests wait for a daemon.
+fn waits_for_none(places: &Places, name: &str) -> Result<()> {
+    let attached = Kept::load(places, name).devices.iter().map(KeptDevice::path).next();
+    let is_its = |device: &Named| device.volume == name && device.state != Service::Served;
+    // Without the driver there is none.
+    let ublk = || orphans::all().unwrap_or_default().into_iter().find(is_its);
+    let left = attached.or_else(|| Some(ublk()?.link.display().to_string()));
+    left.map_or(Ok(()), |device| {
+        Err(Failure::refused(format!(
+            "{device} waits for its daemon: start {name} and stop it, or `headpond export reap`"
+        )))
+    })
 }
 
 fn one(client: &Client, name: &str, args: &StopArgs) -> Result<()> {

@@ -26,6 +26,8 @@ pub enum ControlCommand {
     /// The same without waiting for that (Linux 6.9).
     DeleteLater,
     SetParameters,
+    /// What was set: the size of the buffer is in its first four bytes.
+    Parameters,
     /// Shows the block device, for the process whose number is the data; ends when each tag has
     /// been asked for a request.
     Start,
@@ -51,6 +53,7 @@ impl ControlCommand {
             Self::Start => (READ_WRITE, 0x06),
             Self::Stop => (READ_WRITE, 0x07),
             Self::SetParameters => (READ_WRITE, 0x08),
+            Self::Parameters => (READ, 0x09),
             Self::StartRecovery => (READ_WRITE, 0x10),
             Self::EndRecovery => (READ_WRITE, 0x11),
             Self::Features => (READ, 0x13),
