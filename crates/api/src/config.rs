@@ -50,7 +50,7 @@ pub struct Config {
     pub events_folder: PathBuf,
     /// Where `metrics --listen` without an address listens.
     pub metrics_address: Option<String>,
-    /// Whoever asks there has to give what is in it.
+    /// With the token that scrapes there have to give.
     pub metrics_token_file: Option<PathBuf>,
     /// A further name by which it is asked there.
     pub metrics_host: Option<String>,

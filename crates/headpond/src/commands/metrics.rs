@@ -77,7 +77,7 @@ fn of_volume(places: &Places, name: &str) -> Result<String> {
     Ok(Snapshot::without_daemon(status_of(places, name)?).render())
 }
 
-/// Whoever reads the file sees the old text or the new one.
+/// A reader of the file sees the old text or the new one.
 fn write(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = || -> std::io::Result<()> {

@@ -49,7 +49,7 @@ fn waits_for_none(places: &Places, name: &str) -> Result<()> {
     let left = attached.or_else(|| Some(ublk()?.link.display().to_string()));
     left.map_or(Ok(()), |device| {
         Err(Failure::refused(format!(
-            "{device} waits for its daemon: start {name} and stop it, or `headpond export reap`"
+            "{device} waits for its daemon: start {name}, and unmount and remove it there"
         )))
     })
 }

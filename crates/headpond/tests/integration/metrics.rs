@@ -5,21 +5,17 @@ mod listening;
 mod rules;
 mod scrape;
 
+use crate::common::work::{WRITES, work};
 use crate::common::{Daemon, User};
-use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig};
-use headpond_nbd::client::NbdDevice;
 use headpond_testkit::skip;
-use headpond_uring::{RingConfig, SocketStream, run_with_pool};
 use scrape::Scrape;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-const WRITES: u64 = 40;
 /// Far more than it should take.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLASSES: &str = "[[class]]\nid = 2\nname = \"small \\\"\\\\ \\nones\"\n\
@@ -55,26 +51,6 @@ fn create_rich(user: &User) {
     args.extend(["--tier", "ram:32M", "--heartbeat-ms", "1000"].map(Into::into));
     args.extend(["--set".into(), format!("classes={}", classes.display())]);
     user.ok(&args);
-}
-
-/// Writes and reads blocks again, reads others, and writes one large request.
-fn work(user: &User, name: &str) {
-    let (pool, socket) = (BufferPool::new(&PoolConfig::default()), user.socket(name));
-    let lend = pool.clone();
-    let work = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let stream = SocketStream::connect_unix(&ring, &socket).await.unwrap();
-        let device = NbdDevice::connect(&runtime, &lend, Rc::new(stream), "").await.unwrap();
-        let volume: &dyn BlockDevice = &device;
-        for index in 0..WRITES {
-            volume.write(index << 16, Buffer::from_slice(&[7; 4096])).await.unwrap();
-            volume.read(index << 16, Buffer::zeroed(4096)).await.unwrap();
-        }
-        volume.read(32 << 20, Buffer::zeroed(4096)).await.unwrap();
-        volume.write(16 << 20, Buffer::from_slice(&[1; 1 << 18])).await.unwrap();
-        volume.flush().await.unwrap();
-        device.close().await;
-    });
-    work.unwrap();
 }
 
 fn scrape(user: &User, args: &[&str]) -> Scrape {

@@ -1,16 +1,12 @@
 //! `headpond stats` as its users meet it.
 
 use crate::common::User;
+use crate::common::work::{WRITES, work};
 use headpond_api::answers::Versioned;
-use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig};
 use headpond_cache::Way;
-use headpond_nbd::client::NbdDevice;
-use headpond_uring::{RingConfig, SocketStream, run_with_pool};
 use headpond_volume::{CacheReport, ClassReport, Row};
-use std::rc::Rc;
 
 const MIB: u64 = 1 << 20;
-const WRITES: u64 = 40;
 const CLASSES: &str = "[[class]]\nid = 0\npass_through = true\n\n\
                        [[class]]\nid = 2\nname = \"small\"\nwhen = \"request_size:le:8192\"\n";
 
@@ -24,26 +20,6 @@ fn create(user: &User) {
     args.extend(["--set".into(), format!("classes={}", classes.display())]);
     args.extend(["--set", "cleaning=nop"].map(Into::into));
     user.ok(&args);
-}
-
-/// Writes and reads the same blocks, reads others, and writes one large request.
-fn work(user: &User) {
-    let (pool, socket) = (BufferPool::new(&PoolConfig::default()), user.socket("v"));
-    let lend = pool.clone();
-    let work = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
-        let stream = SocketStream::connect_unix(&ring, &socket).await.unwrap();
-        let device = NbdDevice::connect(&runtime, &lend, Rc::new(stream), "").await.unwrap();
-        let volume: &dyn BlockDevice = &device;
-        for index in 0..WRITES {
-            volume.write(index << 16, Buffer::from_slice(&[7; 4096])).await.unwrap();
-            volume.read(index << 16, Buffer::zeroed(4096)).await.unwrap();
-        }
-        volume.read(32 << 20, Buffer::zeroed(4096)).await.unwrap();
-        volume.write(16 << 20, Buffer::from_slice(&[1; 1 << 18])).await.unwrap();
-        volume.flush().await.unwrap();
-        device.close().await;
-    });
-    work.unwrap();
 }
 
 fn cache_of(user: &User) -> CacheReport {
@@ -64,7 +40,7 @@ fn statistics_are_those_of_casadm_and_what_it_lacks() {
     let user = User::new();
     create(&user);
     let daemon = user.serve("v");
-    work(&user);
+    work(&user, "v");
     let stats = cache_of(&user);
     let (requests, blocks) = (&stats.groups.requests, &stats.groups.blocks);
     assert_eq!(count(requests, "Write full misses"), WRITES);
@@ -107,7 +83,7 @@ fn each_class_has_its_requests_and_csv_has_the_columns_of_casadm() {
     let user = User::new();
     create(&user);
     let _daemon = user.serve("v");
-    work(&user);
+    work(&user, "v");
     let classes = |how: &[&str]| {
         let shown = user.ok(&[&["stats", "v", "--json"], how].concat());
         serde_json::from_str::<Vec<Versioned<ClassReport>>>(&shown).expect(&shown)
@@ -146,7 +122,7 @@ fn reset_answers_with_what_was_counted_and_begins_at_zero() {
     let user = User::new();
     create(&user);
     let _daemon = user.serve("v");
-    work(&user);
+    work(&user, "v");
     for cannot in [["--class", "9"], ["--core", "x"]] {
         assert_eq!(user.run(&[&["stats", "v", "--reset"], &cannot[..]].concat()).code, 2);
     }
@@ -161,6 +137,6 @@ fn reset_answers_with_what_was_counted_and_begins_at_zero() {
     assert!(after.counted_s < before.counted_s);
     assert!(after.latency.is_empty() && after.write_amplification.is_none());
     assert!(user.ok(&["stats", "v"]).contains("cache device: nothing inserted: 0"));
-    work(&user);
+    work(&user, "v");
     assert_eq!(count(&cache_of(&user).groups.requests, "Write hits"), WRITES);
 }

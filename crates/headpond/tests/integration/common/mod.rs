@@ -2,6 +2,7 @@
 
 pub mod loop_device;
 pub mod machine;
+pub mod work;
 
 use headpond_api::answers::{SCHEMA, ServiceState, Stats, Status, Versioned};
 use headpond_raid::ArrayStatus;
